@@ -176,10 +176,11 @@ impl Desk {
     /// # Errors
     /// The API's refusal.
     pub(super) async fn open(&self, request: ApiRequest) -> Result<axum::body::Body, Refusal> {
-        self.front.open(&self.caller, request, None).await.map_err(|answer| {
-            let problem = serde_json::to_vec(&answer.json).unwrap_or_default();
-            Refusal { status: answer.status, problem: Json::parse(&problem) }
-        })
+        let answer = self.front.call(&self.caller, request, None).await.map_err(|refusal| {
+            let problem = serde_json::to_vec(&refusal.problem).unwrap_or_default();
+            Refusal { status: refusal.status, problem: Json::parse(&problem) }
+        })?;
+        Ok(answer.into_body())
     }
 
     pub(super) const fn rights(&self) -> Rights {

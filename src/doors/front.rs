@@ -1,22 +1,23 @@
 //! The API's router, called in this process in a caller's name.
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tower_service::Service;
 use url::form_urlencoded::{Serializer, byte_serialize};
 
 use crate::http::arrival::Arrival;
 use crate::http::auth::Named;
-use crate::http::handoffs::CommittedHandoff;
 use crate::http::layer::{Door, REQUEST_ID};
-use crate::http::views::HandoffView;
+use crate::http::problem::{Problem, ProblemDetails, details};
 use crate::http::{Api, router};
 use handoffd_broker::directory::Principal;
+use handoffd_domain::failure::Code;
 use handoffd_domain::lenient::UnreadableParts;
 
 /// The API as a door calls it. Cheap to clone.
@@ -96,31 +97,40 @@ impl ApiRequest {
         }
         self
     }
+
+    /// Adds those parameters to the query that have a value.
+    pub(super) fn with_some(self, pairs: &[(&str, Option<&str>)]) -> Self {
+        let pairs: Vec<_> =
+            pairs.iter().filter_map(|(name, value)| Some((*name, (*value)?))).collect();
+        self.with(&pairs)
+    }
 }
 
-/// The API's answer.
+/// The API's refusal of a request.
 #[derive(Debug, Clone)]
-pub(crate) struct ApiAnswer {
+pub(crate) struct ApiRefusal {
     pub(crate) status: StatusCode,
-    /// The body as JSON; null for any other.
-    pub(crate) json: Value,
-    /// The body as text, where it is not JSON.
-    pub(crate) text: String,
+    /// The document, as the API wrote it.
+    pub(crate) problem: Box<ProblemDetails>,
     /// Seconds after which to try again.
     pub(crate) retry_after: Option<u64>,
-    /// The handoff that the call committed.
-    pub(crate) committed: Option<Box<HandoffView>>,
 }
 
-impl ApiAnswer {
-    /// The answer where it is a success, and the refusal where it is not.
-    pub(crate) fn success(self) -> Result<Self, Self> {
-        if self.status.is_success() { Ok(self) } else { Err(self) }
+impl ApiRefusal {
+    /// An answer that is not as the API describes it.
+    fn unreadable() -> Self {
+        let problem = Problem::new(Code::Internal, "the answer cannot be read");
+        let status = problem.status;
+        Self { status, problem: Box::new(details(&problem, "", "")), retry_after: None }
     }
 
-    /// A text member of the body.
-    pub(crate) fn text_at(&self, pointer: &str) -> Option<&str> {
-        self.json.pointer(pointer).and_then(Value::as_str)
+    pub(crate) fn code(&self) -> Option<Code> {
+        Code::parse(&self.problem.code)
+    }
+
+    /// Its document, for clients.
+    pub(crate) fn document(&self) -> Value {
+        serde_json::to_value(&self.problem).unwrap_or_default()
     }
 }
 
@@ -179,33 +189,50 @@ impl FrontDoor {
         Self { router: router::router(api), door: Door(door) }
     }
 
-    /// Opens a stream of the API behind an event of that id. Returns the body as it comes.
+    /// Calls the API. A request that cannot be built names nothing: it is answered as one for an unknown path. `after`: the
+    /// event behind which a stream begins.
     ///
     /// # Errors
     /// The API's refusal.
-    pub(crate) async fn open(
+    pub(crate) async fn call(
         &self,
         caller: &CallerHeaders,
         asked: ApiRequest,
         after: Option<&str>,
-    ) -> Result<Body, ApiAnswer> {
+    ) -> Result<Response, ApiRefusal> {
         let mut request = self.request(caller, asked);
         if let Some(after) = after.and_then(|id| HeaderValue::from_str(id).ok()) {
             request.headers_mut().insert(HeaderName::from_static("last-event-id"), after);
         }
         let answered = self.router.clone().call(request).await;
         let Ok(response) = answered;
-        if response.status().is_success() {
-            return Ok(response.into_body());
-        }
-        Err(read(response).await)
+        if response.status().is_success() { Ok(response) } else { Err(refusal(response).await) }
     }
 
-    /// Calls the API. A request that cannot be built names nothing: it is answered as one for an unknown path.
-    pub(crate) async fn call(&self, caller: &CallerHeaders, asked: ApiRequest) -> ApiAnswer {
-        let answered = self.router.clone().call(self.request(caller, asked)).await;
-        let Ok(response) = answered;
-        read(response).await
+    /// Calls the API. Returns what the document of its answer says.
+    ///
+    /// # Errors
+    /// The API's refusal.
+    pub(crate) async fn ask<T: DeserializeOwned>(
+        &self,
+        caller: &CallerHeaders,
+        asked: ApiRequest,
+    ) -> Result<T, ApiRefusal> {
+        read(self.call(caller, asked, None).await?).await
+    }
+
+    /// Calls the API. Returns the text of its answer.
+    ///
+    /// # Errors
+    /// The API's refusal.
+    pub(crate) async fn text(
+        &self,
+        caller: &CallerHeaders,
+        asked: ApiRequest,
+    ) -> Result<String, ApiRefusal> {
+        let answer = self.call(caller, asked, None).await?;
+        let bytes = to_bytes(answer.into_body(), usize::MAX).await.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Calls the API. Returns status and body as they come.
@@ -217,7 +244,7 @@ impl FrontDoor {
         let answered = self.router.clone().call(self.request(caller, asked)).await;
         let Ok(response) = answered;
         let (parts, body) = response.into_parts();
-        (parts.status, axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default())
+        (parts.status, to_bytes(body, usize::MAX).await.unwrap_or_default())
     }
 
     fn request(&self, caller: &CallerHeaders, asked: ApiRequest) -> Request<Body> {
@@ -247,23 +274,20 @@ impl FrontDoor {
     }
 }
 
-/// Reads an answer to its end.
-async fn read(response: Response) -> ApiAnswer {
-    let (mut parts, body) = response.into_parts();
-    let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
-    let of = |name: HeaderName| parts.headers.get(name).and_then(|value| value.to_str().ok());
-    let is_json = of(header::CONTENT_TYPE)
-        .and_then(|kind| kind.split(';').next())
-        .is_some_and(|kind| kind.trim().ends_with("json"));
-    let (json, text) = if is_json {
-        (serde_json::from_slice(&bytes).unwrap_or_default(), String::new())
-    } else {
-        (Value::Null, String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let retry_after = of(header::RETRY_AFTER).and_then(|text| text.parse().ok());
-    let committed =
-        parts.extensions.remove::<CommittedHandoff>().map(|CommittedHandoff(view)| view);
-    ApiAnswer { status: parts.status, json, text, retry_after, committed }
+/// Reads an answer's document.
+pub(super) async fn read<T: DeserializeOwned>(answer: Response) -> Result<T, ApiRefusal> {
+    let bytes = to_bytes(answer.into_body(), usize::MAX).await.unwrap_or_default();
+    serde_json::from_slice(&bytes).map_err(|_| ApiRefusal::unreadable())
+}
+
+async fn refusal(answer: Response) -> ApiRefusal {
+    let status = answer.status();
+    let retry_after = answer.headers().get(header::RETRY_AFTER);
+    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+    match read(answer).await {
+        Ok(problem) => ApiRefusal { status, problem, retry_after },
+        Err(unreadable) => ApiRefusal { status, retry_after, ..unreadable },
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::http::views::{CostView, TaskView};
 use handoffd_domain::canonical;
 
 const SCHEMA_VERSION: &str = "2.2";
@@ -84,16 +85,20 @@ pub(super) struct Funds {
     pub(super) completion_tokens: u64,
 }
 
-impl Funds {
-    /// Reads `costTracking` of a handoff, or a task's figures.
-    pub(super) fn of(view: &Value) -> Option<Self> {
-        let tokens = |pointer: &str| view.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-        Some(Self {
-            spent: view.get("costSpentSoFarUSD")?.as_f64()?,
-            left: view.get("costBudgetRemainingUSD")?.as_f64()?,
-            prompt_tokens: tokens("/tokenSpent/prompt"),
-            completion_tokens: tokens("/tokenSpent/completion"),
-        })
+impl From<&CostView> for Funds {
+    fn from(cost: &CostView) -> Self {
+        Self {
+            spent: cost.spent,
+            left: cost.remaining,
+            prompt_tokens: cost.token_spent.prompt,
+            completion_tokens: cost.token_spent.completion,
+        }
+    }
+}
+
+impl From<&TaskView> for Funds {
+    fn from(task: &TaskView) -> Self {
+        Self { spent: task.spent, left: task.remaining, prompt_tokens: 0, completion_tokens: 0 }
     }
 }
 

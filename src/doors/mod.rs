@@ -1,17 +1,19 @@
 //! Doors: protocols other than the HTTP API by which handoffs come in (specification §11).
 //!
 //! A door maps each request of its protocol to requests of the API, and the answers back. It makes them of the API's own
-//! router, in this process and with the caller's key: authorisation, gate, commit and refusal are those of the front door. The
-//! door puts a protocol's field that the canonical message lacks into `extensions.<door>`, and the same door gives it to the
-//! receiver.
+//! router, in this process and with the caller's key (`client`): authorisation, gate, commit and refusal are those of the
+//! front door. The door puts a protocol's field that the canonical message lacks into `extensions.<door>`, and the same door
+//! gives it to the receiver.
 
 mod a2a;
+mod client;
 pub(crate) mod front;
 mod jazz;
 pub mod mcp;
 mod message;
 mod names;
 pub mod queues;
+mod state;
 mod submission;
 mod sw4rm;
 

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
+use super::client::{ApiClient, ApiRefusal, PageQuery};
 use super::message::{Funds, Ids, MessageContext, build};
+use super::state::message_of;
 use crate::http::Api;
 use crate::http::extract::trace_context;
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, WarningView};
+use crate::http::views::{HandoffView, SubmittedView};
 use handoffd_domain::failure::Code;
 use handoffd_domain::ids::TenantId;
 use handoffd_domain::trace_context::TraceParent;
@@ -19,21 +21,19 @@ pub(super) const ANOTHER_REQUEST: &str =
     "this id was used for a request that said something else: take another";
 
 /// A handoff that is committed.
-#[derive(Debug, Clone)]
 pub(super) struct Committed {
     /// Its id.
     pub(super) id: String,
     /// The API's answer; none if the request repeated an earlier one.
-    pub(super) view: Option<Value>,
+    pub(super) answer: Option<SubmittedView>,
     /// The handoff's own page with its message, as it was committed; none where the request repeated an earlier one.
-    pub(super) page: Option<Value>,
+    pub(super) page: Option<Box<HandoffView>>,
 }
 
 impl Committed {
     /// The gate's warnings; none if the request repeated an earlier one.
-    pub(super) fn warnings(&self) -> Option<&Value> {
-        let warnings = self.view.as_ref()?.get("warnings")?;
-        warnings.as_array().is_some_and(|list| !list.is_empty()).then_some(warnings)
+    pub(super) fn warnings(&self) -> &[WarningView] {
+        self.answer.as_ref().map_or(&[], |answer| &answer.warnings)
     }
 }
 
@@ -41,7 +41,7 @@ impl Committed {
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// By the API.
-    Api(Box<ApiAnswer>),
+    Api(ApiRefusal),
     /// By the door itself.
     Door(Box<Problem>),
 }
@@ -50,15 +50,15 @@ impl Refusal {
     /// Whether the broker failed, rather than the request.
     pub(super) fn is_failure(&self) -> bool {
         match self {
-            Self::Api(answer) => answer.status.is_server_error(),
+            Self::Api(refusal) => refusal.status.is_server_error(),
             Self::Door(problem) => problem.status.is_server_error(),
         }
     }
 }
 
-impl From<ApiAnswer> for Refusal {
-    fn from(answer: ApiAnswer) -> Self {
-        Self::Api(Box::new(answer))
+impl From<ApiRefusal> for Refusal {
+    fn from(refusal: ApiRefusal) -> Self {
+        Self::Api(refusal)
     }
 }
 
@@ -71,8 +71,7 @@ impl From<Problem> for Refusal {
 /// A submission in an agent's name.
 pub(super) struct Submission<'a> {
     pub(super) api: &'a Api,
-    pub(super) front: &'a FrontDoor,
-    pub(super) caller: &'a CallerHeaders,
+    pub(super) client: &'a ApiClient,
     /// The door's name.
     pub(super) door: &'static str,
     pub(super) tenant: &'a TenantId,
@@ -120,21 +119,17 @@ impl Submission<'_> {
         }
         let context = self.context(ids.clone()).await;
         let message = build(self.arguments, context);
-        let asked = ApiRequest::post(&["handoffs"], &message);
-        match self.front.call(self.caller, asked).await.success() {
-            Ok(answer) => Ok(Committed {
-                id: answer.text_at("/handoffId").unwrap_or(&ids.handoff).to_owned(),
-                view: Some(answer.json),
-                page: answer.committed.map(|mut view| {
-                    view.message = Some(message);
-                    serde_json::to_value(view).unwrap_or_default()
+        match self.client.submit(&message).await {
+            Ok(submitted) => Ok(Committed {
+                id: submitted.answer.handoff_id.clone(),
+                answer: Some(submitted.answer),
+                page: submitted.committed.map(|mut page| {
+                    page.message = Some(message);
+                    page
                 }),
             }),
             // The same request came twice at once, and the other one was first.
-            Err(refused)
-                if self.request.is_some()
-                    && refused.text_at("/code") == Some(Code::Conflict.as_str()) =>
-            {
+            Err(refused) if self.request.is_some() && refused.code() == Some(Code::Conflict) => {
                 self.earlier(&ids.handoff, &digest).await?.ok_or_else(|| refused.into())
             }
             Err(refused) => Err(refused.into()),
@@ -143,16 +138,13 @@ impl Submission<'_> {
 
     /// The handoff that an earlier request with this id made.
     async fn earlier(&self, id: &str, digest: &str) -> Result<Option<Committed>, Refusal> {
-        let asked = ApiRequest::get(&["handoffs", id]).with(&[("include", "message")]);
-        let found: ApiAnswer = match self.front.call(self.caller, asked).await.success() {
-            Ok(found) => found,
-            Err(refused) if refused.text_at("/code") == Some(Code::NotFound.as_str()) => {
-                return Ok(None);
-            }
-            Err(refused) => return Err(refused.into()),
+        let query = PageQuery { include: Some("message"), ..PageQuery::default() };
+        let found = match self.client.handoff(id, query).await {
+            Err(refused) if refused.code() == Some(Code::NotFound) => return Ok(None),
+            found => found?,
         };
-        refuse_another(self.api, self.tenant, &found.json, self.door, digest).await?;
-        Ok(Some(Committed { id: id.to_owned(), view: None, page: None }))
+        refuse_another(self.api, self.tenant, &found, self.door, digest).await?;
+        Ok(Some(Committed { id: id.to_owned(), answer: None, page: None }))
     }
 
     async fn context(&mut self, ids: Ids) -> MessageContext {
@@ -160,18 +152,14 @@ impl Submission<'_> {
         let (mut funds, mut parent_task) = (None, None);
         // An unreadable value counts as unknown here: the gate names its fault.
         if let Some(parent) = text("parentHandoffId") {
-            let asked = ApiRequest::get(&["handoffs", parent]);
-            if let Ok(found) = self.front.call(self.caller, asked).await.success() {
-                funds = Funds::of(&found.json["costTracking"]);
-                parent_task = found.text_at("/taskId").map(str::to_owned);
+            if let Ok(found) = self.client.handoff(parent, PageQuery::default()).await {
+                funds = Some(Funds::from(&found.cost_tracking));
+                parent_task = Some(found.task_id);
             }
         } else if let Some(task) = text("taskId") {
-            let asked = ApiRequest::get(&["tasks", task]);
-            if let Ok(found) = self.front.call(self.caller, asked).await.success() {
-                funds = Funds::of(&found.json);
-            }
+            funds = self.client.task(task).await.ok().map(|task| Funds::from(&task));
         }
-        let trace = trace_context(self.caller.headers());
+        let trace = trace_context(self.client.caller().headers());
         let traceparent = trace
             .as_ref()
             .map(|trace| trace.parent)
@@ -206,13 +194,13 @@ pub(super) async fn may_be_known(api: &Api, tenant: &TenantId, id: &str) -> Resu
 pub(super) async fn refuse_another(
     api: &Api,
     tenant: &TenantId,
-    view: &Value,
+    view: &HandoffView,
     door: &str,
     digest: &str,
 ) -> Result<(), Problem> {
-    let mut message = Cow::Borrowed(&view["message"]);
+    let mut message = Cow::Borrowed(message_of(view));
     if message.is_null()
-        && let Some(id) = view["handoffId"].as_str().and_then(|id| id.parse().ok())
+        && let Ok(id) = view.handoff_id.parse()
         && let Some(handoff) = api.store.find_handoff(&(tenant.clone(), id)).await?
         && let Some(content) = handoff.content_id
     {

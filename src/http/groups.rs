@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
@@ -29,7 +29,7 @@ use handoffd_store::store::HandoffFilter;
 const PAGE: i64 = 500;
 
 /// A handoff to several receivers, or the place of one handoff in it.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = HandoffGroup)]
 pub struct GroupView {
@@ -45,12 +45,12 @@ pub struct GroupView {
     /// The effect of one bad end: `rollback` or `drop`.
     pub on_reject: String,
     /// Its handoffs in the list's order; only of the group itself.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<BranchView>,
 }
 
 /// One handoff of a group.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = HandoffBranch)]
 pub struct BranchView {

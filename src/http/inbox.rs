@@ -38,7 +38,7 @@ pub struct InboxParams {
 }
 
 /// One claimed handoff.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InboxItem {
     /// UUID of the handoff.
@@ -58,7 +58,7 @@ pub struct InboxItem {
     /// Trace context of this delivery, W3C `traceparent`.
     pub traceparent: String,
     /// The vendors' part of the trace context.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tracestate: String,
     /// Message of the handoff, as stored.
     #[schema(value_type = super::views::StoredMessage)]
@@ -66,7 +66,7 @@ pub struct InboxItem {
 }
 
 /// A task that came back: a receiver completed a handoff whose sender asked for the task's return.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReturnItem {
     /// UUID of the completed handoff.
@@ -86,7 +86,7 @@ pub struct ReturnItem {
 }
 
 /// A question of a receiver to this agent, which sent it the handoff.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuestionItem {
     /// UUID of the handoff.
@@ -112,15 +112,15 @@ pub struct QuestionItem {
 }
 
 /// The items that the call claimed, by kind.
-#[derive(Debug, Default, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct InboxView {
     /// The most urgent first, then the oldest; empty when the wait ran out.
     pub items: Vec<InboxItem>,
     /// Tasks that came back to this agent, the oldest first; absent for none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub returns: Vec<ReturnItem>,
     /// Questions of receivers to this agent, the oldest first; absent for none. `POST /handoffs/{handoffId}/answer` answers.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<QuestionItem>,
 }
 

@@ -31,7 +31,7 @@ pub struct MatchParams {
 }
 
 /// Agents that could take something, best first.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MatchView {
     /// The agents.
@@ -41,7 +41,7 @@ pub struct MatchView {
 }
 
 /// An agent that could take something.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MatchedAgent {
     /// Id of the agent that matches.

@@ -143,7 +143,7 @@ mod examples;
 pub mod explanation;
 pub mod extract;
 pub mod fair;
-mod groups;
+pub mod groups;
 pub mod handoffs;
 pub mod heads;
 pub mod history;

@@ -195,23 +195,18 @@ impl Problem {
 
     /// The problem that a document of this broker tells, for a request of another form.
     #[must_use]
-    pub fn of_document(status: StatusCode, document: &Value) -> Self {
-        let text = |name: &str| document.get(name).and_then(Value::as_str);
-        let code = text("code").and_then(Code::parse).unwrap_or(Code::Internal);
-        let failures = Vec::<Failure>::deserialize(&document["failures"]).unwrap_or_default();
-        let successor = text("successorId").and_then(|id| id.parse().ok());
-        let undone = text("taskStatus")
-            .and_then(TaskStatus::parse)
-            .map(|task_status| Undone { task_status, successor });
-        let head: Option<Box<str>> = text("head").map(Into::into);
-        let more =
-            head.map(|head| Box::new(ProblemMore { head: Some(head), ..ProblemMore::default() }));
+    pub fn of_details(status: StatusCode, details: ProblemDetails) -> Self {
+        let successor = details.successor_id.and_then(|id| id.parse().ok());
+        let task_status = details.task_status.as_deref().and_then(TaskStatus::parse);
+        let head = details.head.map(String::into_boxed_str);
+        let more = head.map(|head| ProblemMore { head: Some(head), ..ProblemMore::default() });
+        let failures = serde_json::to_value(details.failures).and_then(serde_json::from_value);
         Self {
             status,
-            failures,
-            undone,
-            more,
-            ..Self::new(code, text("detail").unwrap_or_default())
+            failures: failures.unwrap_or_default(),
+            undone: task_status.map(|task_status| Undone { task_status, successor }),
+            more: more.map(Box::new),
+            ..Self::new(Code::parse(&details.code).unwrap_or(Code::Internal), details.detail)
         }
     }
 
@@ -326,7 +321,7 @@ impl IntoResponse for Problem {
 }
 
 /// RFC 9457, with the specification's extension members (§2.4).
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProblemDetails {
     /// URL of the page that explains the code.
@@ -378,7 +373,7 @@ pub struct ProblemDetails {
 }
 
 /// One finding of the gate, or of the request's check.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct FailureView {
     /// Stage of the gate that found it.
     #[schema(value_type = open::GateStage)]
@@ -393,7 +388,7 @@ pub struct FailureView {
 }
 
 /// A shortfall that refuses nothing: something was taken and does not hold in full.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct WarningView {
     /// Its code; `docs/warnings.md` explains each.
     #[schema(value_type = open::WarningCode)]
@@ -415,7 +410,7 @@ impl From<&Warning> for WarningView {
 }
 
 /// Orbit's error object (seed 003).
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct OrbitError {
     /// Code of the error, as in `code` beside it.
     #[schema(value_type = open::ErrorCode)]

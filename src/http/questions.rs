@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -13,7 +13,7 @@ use super::handoffs::find;
 use super::open;
 use super::problem::{BadBody, Busy, Problem};
 use super::verdicts::{fencing_token, linked, spoken};
-use super::views::HandoffView;
+use super::views::{HandoffView, stated};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::questions::{AnswerBody, Answerable, AskBody, Asked};
 use handoffd_broker::intake::spoken::{Addressed, Spoken};
@@ -22,7 +22,7 @@ use handoffd_domain::handoff::Handoff;
 use handoffd_domain::ids::HandoffId;
 
 /// A question of a receiver to the sender of its handoff, and its answer.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AskedView {
     /// Its number among the questions of the handoff, from 1.
@@ -31,7 +31,7 @@ pub struct AskedView {
     #[schema(value_type = open::QuestionState)]
     pub state: String,
     /// The question; only on the handoff's own page, absent once erased.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "stated", skip_serializing_if = "Option::is_none")]
     pub question: Option<Value>,
     /// The schema that the answer has to fit; only on the handoff's own page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct AskedView {
     /// When the handoff expires, or would have, without an answer, RFC 3339.
     pub answer_by: String,
     /// The answer; only on the handoff's own page, absent once erased.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "stated", skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
     /// When it was answered, RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]

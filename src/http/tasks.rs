@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
@@ -15,7 +15,7 @@ use super::extract::{
 use super::problem::{BadBody, Busy, Problem, WarningView, wrong};
 use super::users::user_parameter;
 use super::verdicts::header_token;
-use super::views::{Page, TaskView};
+use super::views::{Page, TaskView, stated};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::intake::tasks::SavedState;
 use handoffd_domain::failure::Code;
@@ -162,11 +162,6 @@ pub struct CompleteTaskBody {
     others: Map<String, Value>,
 }
 
-/// Reads a member that is there, be it null.
-fn stated<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(from).map(Some)
-}
-
 impl CompleteTaskBody {
     /// All members, as they came.
     fn members(self) -> Map<String, Value> {
@@ -301,7 +296,7 @@ pub(super) async fn budget(
 }
 
 /// A stored checkpoint.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointView {
     /// UUID of the task that it belongs to.
@@ -321,7 +316,7 @@ pub struct CheckpointView {
     #[schema(value_type = Option<Object>)]
     pub state: Option<Value>,
     /// The parts of the request that do not hold in full.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }
 

@@ -1,7 +1,7 @@
 //! The callers' views of rows.
 
 use base64::Engine as _;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::groups::GroupView;
@@ -20,7 +20,7 @@ use handoffd_store::store::reach::Reach;
 
 /// Proof that a handoff's record is in the log: the record's place, the path from it to the root of the
 /// log's Merkle tree (RFC 6962 §2.1.1), and a signed tree head over that root.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Receipt)]
 pub struct ReceiptView {
@@ -55,7 +55,7 @@ pub fn base64_hash(hash: &Hash) -> String {
 }
 
 /// The links to the next steps.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Links {
     /// Path of the handoff's page.
     #[serde(rename = "self")]
@@ -75,7 +75,7 @@ impl Links {
 }
 
 /// The answer to a submission.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubmittedView {
     /// UUID of the handoff.
@@ -108,14 +108,14 @@ pub struct SubmittedView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamView>,
     /// The parts of the message that were accepted and do not hold in full.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
     /// Paths of related resources.
     pub links: Links,
 }
 
 /// The tokens of a message as its receiver gets it, and what the broker does about them (docs/context.md).
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ContextView {
     /// Tokens of the message.
     pub tokens: u64,
@@ -144,7 +144,7 @@ impl From<ContextFacts> for ContextView {
 }
 
 /// The stream of a handoff whose message comes in pieces.
-#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StreamView {
     /// Whether it takes chunks.
@@ -178,7 +178,7 @@ impl From<&Stream> for StreamView {
 }
 
 /// Cumulative cost as the message states it.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CostView {
     /// US dollars so far.
@@ -192,7 +192,7 @@ pub struct CostView {
 }
 
 /// Tokens by direction: read and written.
-#[derive(Debug, Clone, Copy, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
 pub struct TokensView {
     /// Tokens that the agents' models read.
     pub prompt: u64,
@@ -214,7 +214,7 @@ impl From<Cost> for CostView {
 }
 
 /// Who sends or receives.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartyView {
     /// Id of the agent.
@@ -265,7 +265,7 @@ impl ToSchema for StoredMessage {}
 pub struct CheckpointState {}
 
 /// A checkpoint, by its run and its number.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckpointRefView {
     /// The run whose state it is.
@@ -281,7 +281,7 @@ impl From<CheckpointRef> for CheckpointRefView {
 }
 
 /// A handoff and its state.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HandoffView {
     /// UUID of the handoff.
@@ -389,7 +389,7 @@ pub struct HandoffView {
     /// Paths of related resources.
     pub links: Links,
     /// The parts of the request that do not hold in full.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }
 
@@ -468,7 +468,7 @@ impl From<&Handoff> for HandoffView {
 }
 
 /// A task and its state.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskView {
     /// UUID of the task.
@@ -508,7 +508,7 @@ pub struct TaskView {
     /// When it last changed, RFC 3339.
     pub updated_at: String,
     /// The parts of the request that do not hold in full.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }
 
@@ -534,8 +534,15 @@ impl From<&Task> for TaskView {
     }
 }
 
+/// Reads a member that is there, be it null.
+pub(super) fn stated<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<serde_json::Value>, D::Error> {
+    serde_json::Value::deserialize(from).map(Some)
+}
+
 /// One page of a list, newest first.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     /// The rows of this page.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use serde_json::Value;
 
-use super::super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
+use super::super::client::{ApiClient, PageQuery};
+use super::super::state::Standing;
 use super::error::{A2aError, ErrorKind, Refused, unread};
-use super::task::{Shown, Standing};
+use super::task::Shown;
 use super::{EXTENSION, EXTENSIONS_HEADER, VERSION, VERSION_HEADER};
 use crate::http::Api;
 use crate::http::problem::Problem;
@@ -19,9 +19,8 @@ use handoffd_store::store::AgentRow;
 /// A call under way.
 pub(super) struct Call {
     pub(super) api: Api,
-    pub(super) front: FrontDoor,
+    pub(super) client: ApiClient,
     pub(super) principal: Principal,
-    pub(super) caller: CallerHeaders,
     /// The agent that the client speaks to.
     pub(super) agent: Arc<AgentRow>,
     /// Its card.
@@ -66,11 +65,6 @@ pub(super) fn extensions(parts: &Parts) -> Vec<String> {
 }
 
 impl Call {
-    /// Asks the API in the caller's name.
-    pub(super) async fn ask(&self, request: ApiRequest) -> ApiAnswer {
-        self.front.call(&self.caller, request).await
-    }
-
     /// Whether the client knows the broker's extension.
     pub(super) fn knows_extension(&self) -> bool {
         self.extensions.iter().any(|uri| uri == EXTENSION)
@@ -95,29 +89,19 @@ impl Call {
     /// Reads a task: a handoff to this agent, after a wait of so many seconds for the client's turn. An agent sees those that it
     /// sends.
     pub(super) async fn read(&self, id: &str, seconds: u64) -> Result<Standing, Refused> {
-        let seconds = seconds.to_string();
-        // Also without a wait: after a receiver that handed the task on, the wait follows the next holder.
-        let query =
-            [("include", "message,questions"), ("wait", seconds.as_str()), ("until", "asked")];
-        let asked = ApiRequest::get(&["handoffs", id]).with(&query);
-        let view = self.ask(asked).await.success().map_err(unread)?.json;
-        let of = |pointer: &str| view.pointer(pointer).and_then(Value::as_str);
-        let sender = self
-            .principal
-            .agent
-            .as_ref()
-            .is_none_or(|own| of("/fromAgent/agentId") == Some(own.as_str()));
-        if of("/toAgent/agentId") != Some(self.target()) || !sender {
+        let query = PageQuery {
+            include: Some("message,questions"),
+            wait: Some(seconds),
+            until: Some("asked"),
+        };
+        let view = self.client.handoff(id, query).await.map_err(unread)?;
+        let own = self.principal.agent.as_ref();
+        if view.to_agent.agent_id != self.target()
+            || own.is_some_and(|own| view.from_agent.agent_id != own.as_str())
+        {
             return Err(A2aError::no_task());
         }
-        let mut successor = None;
-        if let Some(id) = of("/successorId") {
-            // Not the caller's to read, perhaps: then the handoff itself is all there is to tell.
-            let asked = ApiRequest::get(&["handoffs", id]).with(&[("include", "questions")]);
-            let found = self.ask(asked).await.success();
-            successor = found.ok().map(|answer| answer.json);
-        }
-        let mut standing = Standing { view, successor };
+        let mut standing = self.client.succeeded(view, Some("questions")).await;
         standing.withhold_reasons(|words| self.api.intake.is_harmless(words));
         Ok(standing)
     }

@@ -8,9 +8,9 @@
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::super::front::ApiAnswer;
+use super::super::client::ApiRefusal;
 use super::super::submission::Refusal;
-use crate::http::problem::{self, Problem};
+use crate::http::problem::{self, Problem, ProblemDetails};
 
 /// The kinds of errors, with the names, JSON-RPC codes and statuses that the protocol gives them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,21 +176,12 @@ fn canonical(kind: ErrorKind, status: StatusCode) -> &'static str {
     }
 }
 
-/// A problem document as an error: the same code and status as at the front door.
-fn of_document(document: &Value, status: StatusCode, retry_after: Option<u64>) -> Refused {
-    let text = |name: &str| document.get(name).and_then(Value::as_str);
-    let failures = document.get("failures").and_then(Value::as_array);
-    let violations = failures.map(Vec::as_slice).unwrap_or_default().iter().map(|failure| {
-        let of = |name: &str| failure.get(name).and_then(Value::as_str).unwrap_or_default();
-        (of("pointer").to_owned(), of("message").to_owned())
-    });
+/// A problem as an error: the same code and status as at the front door.
+fn of_details(details: ProblemDetails, status: StatusCode, retry_after: Option<u64>) -> Refused {
     let kind = match status {
         // The protocol has a name for it, and HTTP has a status.
         StatusCode::UNSUPPORTED_MEDIA_TYPE => {
-            let named = A2aError::new(
-                ErrorKind::ContentTypeNotSupported,
-                text("detail").unwrap_or_default(),
-            );
+            let named = A2aError::new(ErrorKind::ContentTypeNotSupported, details.detail);
             return Box::new(A2aError { status, ..*named });
         }
         status if status.is_server_error() => ErrorKind::Internal,
@@ -199,9 +190,9 @@ fn of_document(document: &Value, status: StatusCode, retry_after: Option<u64>) -
     Box::new(A2aError {
         kind,
         status,
-        message: text("detail").unwrap_or("the broker gave no reason").to_owned(),
-        code: text("code").map(str::to_owned),
-        violations: violations.collect(),
+        message: details.detail,
+        code: Some(details.code),
+        violations: details.failures.into_iter().map(|one| (one.pointer, one.message)).collect(),
         retry_after,
     })
 }
@@ -209,30 +200,29 @@ fn of_document(document: &Value, status: StatusCode, retry_after: Option<u64>) -
 impl From<Problem> for Refused {
     fn from(problem: Problem) -> Self {
         let details = problem::details(&problem, "/a2a", "");
-        let document = serde_json::to_value(details).unwrap_or_default();
-        of_document(&document, problem.status, problem.retry_after)
+        of_details(details, problem.status, problem.retry_after)
     }
 }
 
-impl From<ApiAnswer> for Refused {
-    fn from(answer: ApiAnswer) -> Self {
-        of_document(&answer.json, answer.status, answer.retry_after)
+impl From<ApiRefusal> for Refused {
+    fn from(refusal: ApiRefusal) -> Self {
+        of_details(*refusal.problem, refusal.status, refusal.retry_after)
     }
 }
 
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Api(answer) => (*answer).into(),
+            Refusal::Api(refusal) => refusal.into(),
             Refusal::Door(problem) => (*problem).into(),
         }
     }
 }
 
 /// The refusal to read a task: one that is another's is as unknown as one that was never made.
-pub(super) fn unread(answer: ApiAnswer) -> Refused {
+pub(super) fn unread(refusal: ApiRefusal) -> Refused {
     // An id that is not a UUID is 404 at the API too.
-    if answer.status == StatusCode::NOT_FOUND { A2aError::no_task() } else { answer.into() }
+    if refusal.status == StatusCode::NOT_FOUND { A2aError::no_task() } else { refusal.into() }
 }
 
 /// Pointer and sentence of each finding, under a prefix.

@@ -35,6 +35,7 @@ use tokio::time::Instant;
 use self::call::{Call, check_version, extensions};
 use self::error::{A2aError, ErrorKind, Refused};
 use self::method::Method;
+use super::client::ApiClient;
 use super::front::{CallerHeaders, FrontDoor};
 use super::names::Names;
 use crate::http::Api;
@@ -126,9 +127,8 @@ async fn enter(api: &Api, door: &A2a, agent: &str, parts: &Parts) -> Result<Call
     let last = parts.headers.get("last-event-id").and_then(|value| value.to_str().ok());
     Ok(Call {
         api: api.clone(),
-        front: door.front.clone(),
+        client: ApiClient::new(&door.front, CallerHeaders::of(&parts, None)),
         base: cards::base(api, &parts),
-        caller: CallerHeaders::of(&parts, None),
         last_event: last.filter(|id| !id.is_empty()).map(str::to_owned),
         extensions: extensions(&parts),
         agents: api.intake.directory.agents(&principal.tenant).await.map_err(Call::away)?,

@@ -5,16 +5,17 @@ use std::cmp::Reverse;
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::super::front::ApiRequest;
+use super::super::client::HandoffQuery;
 use super::super::mcp::hand_off_schema;
 use super::super::message::Ids;
+use super::super::state::Standing;
 use super::super::submission::{ANOTHER_REQUEST, Submission};
 use super::call::Call;
 use super::error::{A2aError, ErrorKind, Refused, unread, violations};
 use super::request::{ListTasksRequest, Message, SendMessageRequest, TaskRequest, history_length};
-use super::task::{Shown, Standing};
+use super::task::Shown;
 use super::{DOOR, message, push};
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, WarningView};
 use handoffd_broker::config::RepeatedMessage;
 use handoffd_domain::a2a::{TaskState, is_task_id};
 use handoffd_domain::failure::Code;
@@ -36,7 +37,7 @@ const STEP: u64 = 50;
 /// Seconds that a cancellation waits for the handoff's end.
 const CANCEL_WAIT: u64 = 10;
 /// Rows of one page of the API.
-const API_PAGE: &str = "500";
+const API_PAGE: i64 = 500;
 /// The newest handoffs that a list reads.
 const NEWEST: usize = 2_000;
 /// Handoffs of a task that are read at once.
@@ -51,8 +52,8 @@ pub(super) struct Sent {
     pub(super) committed: Option<Standing>,
     /// Whether an earlier request brought the same message.
     repeated: bool,
-    /// `warnings` of the API's answer; null for none.
-    pub(super) warnings: Value,
+    /// `warnings` of the API's answer.
+    pub(super) warnings: Vec<WarningView>,
     /// Most messages of the history to show.
     pub(super) history: Option<usize>,
     /// The client does not wait.
@@ -159,8 +160,7 @@ async fn submit(
         call.agents.roster.find(agent).ok_or_else(|| Refused::from(Problem::not_found("agent")))?;
     let submission = Submission {
         api: &call.api,
-        front: &call.front,
-        caller: &call.caller,
+        client: &call.client,
         door: DOOR,
         tenant: &call.principal.tenant,
         agent: agent.as_str(),
@@ -173,12 +173,12 @@ async fn submit(
         members: Map::new(),
     };
     let submitted = submission.submit().await?;
-    let committed = submitted.page.map(|view| Standing { view, successor: None });
+    let committed = submitted.page.map(|page| Standing::alone(*page));
     Ok(Sent {
         id: submitted.id,
         repeated: committed.is_none(),
         committed,
-        warnings: submitted.view.map(|mut view| view["warnings"].take()).unwrap_or_default(),
+        warnings: submitted.answer.map(|answer| answer.warnings).unwrap_or_default(),
         ..Sent::default()
     })
 }
@@ -191,16 +191,12 @@ fn task_of(agent: &str, context: &str) -> String {
 
 /// The handoff by which a context came to the client itself, where it is a receiver in it: what the client hands on follows that.
 async fn parent(call: &Call, task: &str, agent: &str) -> Result<Option<String>, Refused> {
-    let asked = ApiRequest::get(&["handoffs"]).with(&[
-        ("taskId", task),
-        ("toAgent", agent),
-        ("limit", API_PAGE),
-    ]);
-    let found = call.ask(asked).await.success()?.json;
-    let reached = found["items"].as_array().map(Vec::as_slice).unwrap_or_default().iter();
-    let reached = reached.filter(|one| one["acceptedAt"].is_string() && one["reason"] != RETURNED);
-    let last = reached.max_by_key(|one| one["acceptedAt"].as_str().unwrap_or_default().to_owned());
-    Ok(last.and_then(|one| one["handoffId"].as_str()).map(str::to_owned))
+    let (task, to) = (Some(task), Some(agent));
+    let query = HandoffQuery { task, to, limit: API_PAGE, ..HandoffQuery::default() };
+    let found = call.client.handoffs(query).await?.items.into_iter();
+    let reached = found.filter(|one| one.reason.as_deref() != Some(RETURNED));
+    let reached = reached.filter_map(|one| Some((one.accepted_at?, one.handoff_id)));
+    Ok(reached.max_by(|one, other| one.0.cmp(&other.0)).map(|(_, id)| id))
 }
 
 /// Answers the open question of a task. A message that answered a question before answers that one again, which changes
@@ -236,23 +232,21 @@ async fn answer(
     }
     let repeated = earlier.is_some();
     let (handoff, number) = earlier.unwrap_or_else(|| {
-        let asked = standing.last();
-        let handoff = asked["handoffId"].as_str().unwrap_or_default().to_owned();
-        (handoff, asked.pointer("/asked/number").cloned().unwrap_or_default())
+        let page = standing.last();
+        (page.handoff_id.clone(), json!(page.asked.as_ref().map(|asked| asked.number)))
     });
     let body = json!({ "answer": message::answer(message, raw), "number": number });
-    let asked = ApiRequest::post(&["handoffs", &handoff, "answer"], body).under(key);
-    let mut answered = call.ask(asked).await.success().map_err(|refused| {
-        let is_conflict = refused.text_at("/code") == Some(Code::Conflict.as_str());
-        if is_conflict && refused.status == StatusCode::UNPROCESSABLE_ENTITY {
+    let answered = call.client.answer(&handoff, &body, key).await.map_err(|refused| {
+        if refused.code() == Some(Code::Conflict)
+            && refused.status == StatusCode::UNPROCESSABLE_ENTITY
+        {
             // The key is known with another answer.
             Refused::from(Problem::new(Code::Conflict, ANOTHER_REQUEST))
         } else {
             refused.into()
         }
     })?;
-    let warnings = answered.json["warnings"].take();
-    Ok(Sent { id: id.to_owned(), repeated, warnings, ..Sent::default() })
+    Ok(Sent { id: id.to_owned(), repeated, warnings: answered.warnings, ..Sent::default() })
 }
 
 /// The handoff of the task, and the number of its question, that an earlier request with this key answered.
@@ -297,10 +291,9 @@ pub(super) async fn cancel(call: &Call, request: TaskRequest) -> Result<Value, R
         return Err(not_now("the task has ended"));
     }
     let body = json!({ "reason": "canceled by the client that sent it", "graceMs": 0 });
-    let asked = ApiRequest::post(&["tasks", standing.broker_task(), "cancel"], body);
-    match call.ask(asked).await.success() {
+    match call.client.cancel_task(standing.broker_task(), &body).await {
         Ok(_) => {}
-        Err(refused) => match refused.text_at("/code").and_then(Code::parse) {
+        Err(refused) => match refused.code() {
             Some(Code::Conflict) => return Err(not_now("the task has ended")),
             Some(Code::Forbidden) => {
                 return Err(not_now(
@@ -390,21 +383,23 @@ fn place_of(token: &str) -> Result<(String, String), Refused> {
 
 /// The caller's newest handoffs to the agent.
 async fn handoffs(call: &Call, context: Option<&str>) -> Result<Vec<Standing>, Refused> {
-    let mut query = vec![("toAgent", call.target()), ("limit", API_PAGE)];
-    query.extend(context.map(|id| ("taskId", id)));
-    query.extend(call.principal.agent.as_ref().map(|own| ("fromAgent", own.as_str())));
+    let from = call.principal.agent.as_ref().map(AgentId::as_str);
+    let (to, limit) = (Some(call.target()), API_PAGE);
     let (mut found, mut cursor) = (Vec::new(), None::<String>);
     // A page of the API may have few rows and still a cursor: it looks at a bounded number of handoffs.
     while found.len() < NEWEST {
-        let mut asked = ApiRequest::get(&["handoffs"]).with(&query);
-        if let Some(cursor) = &cursor {
-            asked = asked.with(&[("cursor", cursor)]);
-        }
-        let mut page = call.ask(asked).await.success()?.json;
-        let items = page["items"].take();
-        let items = items.as_array().cloned().unwrap_or_default();
-        found.extend(items.into_iter().map(|view| Standing { view, successor: None }));
-        cursor = page["nextCursor"].as_str().map(str::to_owned);
+        let cursor_id = cursor.as_deref();
+        let query = HandoffQuery {
+            task: context,
+            from,
+            to,
+            limit,
+            cursor: cursor_id,
+            ..HandoffQuery::default()
+        };
+        let page = call.client.handoffs(query).await?;
+        found.extend(page.items.into_iter().map(Standing::alone));
+        cursor = page.next_cursor;
         if cursor.is_none() {
             break;
         }

@@ -5,13 +5,13 @@ use axum::http::HeaderValue;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::super::front::ApiRequest;
 use super::call::Call;
 use super::error::{A2aError, Refused, nothing, violations};
 use super::request::read;
 use crate::http::Api;
 use crate::http::problem::Problem;
 use crate::http::subscriptions::MAX_CREDENTIAL;
+use crate::http::subscriptions::views::SubscriptionView;
 use handoffd_broker::administration::subscriptions::MAX_OWN;
 use handoffd_domain::a2a::TaskState;
 use handoffd_domain::event::{EventFormat, EventType, Subscriber, SubscriptionSpec};
@@ -159,15 +159,11 @@ pub(super) async fn create(
     // comes before what was, and some of it twice. One that takes another's place goes on where that one was.
     let since = match replaced.first() {
         Some(before) => place_of(call, before).await?,
-        None if whole => standing.view["createdAt"].as_str().map(str::to_owned),
+        None if whole => Some(standing.view.created_at.clone()),
         None => None,
     };
-    for id in first
-        .map(|id| id.to_string())
-        .iter()
-        .map(String::as_str)
-        .chain(replaced.iter().map(subscription_id))
-    {
+    let first = first.map(|id| id.to_string());
+    for id in first.iter().chain(replaced.iter().map(|one| &one.subscription_id)) {
         drop_subscription(call, id).await?;
     }
     let mut body = json!({
@@ -183,21 +179,22 @@ pub(super) async fn create(
             body[name] = value.into();
         }
     }
-    let made = call.ask(ApiRequest::post(&["subscriptions"], body)).await.success();
-    let made = made.map_err(|refused| match refused.text_at("/failures/0/pointer") {
-        Some(pointer @ ("/url" | "/authorization" | "/token")) => {
-            let why = refused.text_at("/failures/0/message").unwrap_or_default();
-            let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, why);
-            violations("pushNotificationConfig", &Problem::refusal(vec![failure], false))
+    let made = call.client.subscribe(&body).await.map_err(|refused| {
+        let first = refused.problem.failures.first();
+        match first.map(|first| (first.pointer.as_str(), first.message.as_str())) {
+            Some((pointer @ ("/url" | "/authorization" | "/token"), why)) => {
+                let failure = Failure::new(Stage::Schema, Code::SchemaInvalid, pointer, why);
+                violations("pushNotificationConfig", &Problem::refusal(vec![failure], false))
+            }
+            _ => refused.into(),
         }
-        _ => refused.into(),
     })?;
-    Ok(told(task, &made.json))
+    Ok(told(task, &made))
 }
 
 /// How far a configuration has been told.
-async fn place_of(call: &Call, subscription: &Value) -> Result<Option<String>, Refused> {
-    let Ok(id) = subscription_id(subscription).parse() else { return Ok(None) };
+async fn place_of(call: &Call, subscription: &SubscriptionView) -> Result<Option<String>, Refused> {
+    let Ok(id) = subscription.subscription_id.parse() else { return Ok(None) };
     let key = (call.principal.tenant.clone(), Subscriber::Subscription(id));
     let cursor = call.api.store.find_cursor(&key).await.map_err(Call::away)?;
     Ok(cursor.map(|cursor| cursor.position.to_string()))
@@ -206,7 +203,7 @@ async fn place_of(call: &Call, subscription: &Value) -> Result<Option<String>, R
 /// Whether a task has this configuration already, as far as an answer shows one.
 pub(super) async fn is_made(call: &Call, task: &str, config: &PushConfig) -> Result<bool, Refused> {
     let found = of_task(call, task).await?;
-    Ok(found.iter().any(|one| id_of(one) == config.id() && one["url"] == config.url.as_str()))
+    Ok(found.iter().any(|one| id_of(one) == config.id() && one.url == config.url))
 }
 
 /// The subscription that goes before another one is made, where the agent has as many as it may have: the one that is
@@ -282,51 +279,43 @@ pub(super) async fn delete(call: &Call, request: PushRequest) -> Result<Value, R
     call.read(&request.task_id, 0).await?;
     let id = request.id.unwrap_or_default();
     if let Some(found) = find(call, &request.task_id, &id).await? {
-        drop_subscription(call, subscription_id(&found)).await?;
+        drop_subscription(call, &found.subscription_id).await?;
     }
     Ok(nothing())
 }
 
-fn subscription_id(subscription: &Value) -> &str {
-    subscription["subscriptionId"].as_str().unwrap_or_default()
-}
-
 async fn drop_subscription(call: &Call, id: &str) -> Result<(), Refused> {
-    match call.ask(ApiRequest::delete(&["subscriptions", id])).await.success() {
-        Ok(_) => Ok(()),
+    match call.client.unsubscribe(id).await {
         // Another request was first.
-        Err(refused) if refused.text_at("/code") == Some(Code::NotFound.as_str()) => Ok(()),
-        Err(refused) => Err(refused.into()),
+        Err(refused) if refused.code() == Some(Code::NotFound) => Ok(()),
+        dropped => Ok(dropped?),
     }
 }
 
 /// The subscriptions that are configurations of a task.
-async fn of_task(call: &Call, task: &str) -> Result<Vec<Value>, Refused> {
-    let mut page = call.ask(ApiRequest::get(&["subscriptions"])).await.success()?.json;
-    let items = page["items"].take();
-    let mut items = items.as_array().cloned().unwrap_or_default();
+async fn of_task(call: &Call, task: &str) -> Result<Vec<SubscriptionView>, Refused> {
+    let mut items = call.client.subscriptions().await?.items;
     items.retain(|one| {
-        one["format"] == "a2a"
-            && one.pointer("/filter/handoffId").and_then(Value::as_str) == Some(task)
+        one.format == EventFormat::A2a && one.filter.handoff_id.as_deref() == Some(task)
     });
     Ok(items)
 }
 
-async fn find(call: &Call, task: &str, id: &str) -> Result<Option<Value>, Refused> {
+async fn find(call: &Call, task: &str, id: &str) -> Result<Option<SubscriptionView>, Refused> {
     let items = of_task(call, task).await?;
     Ok(items.into_iter().find(|one| id_of(one) == id))
 }
 
 /// The id of a configuration: the client's, else the subscription's.
-fn id_of(subscription: &Value) -> &str {
-    match subscription["description"].as_str().unwrap_or_default() {
-        "" => subscription_id(subscription),
+fn id_of(subscription: &SubscriptionView) -> &str {
+    match subscription.description.as_str() {
+        "" => &subscription.subscription_id,
         id => id,
     }
 }
 
-fn told(task: &str, subscription: &Value) -> Value {
-    json!({ "id": id_of(subscription), "taskId": task, "url": subscription["url"] })
+fn told(task: &str, subscription: &SubscriptionView) -> Value {
+    json!({ "id": id_of(subscription), "taskId": task, "url": subscription.url })
 }
 
 #[cfg(test)]
@@ -360,9 +349,12 @@ mod tests {
 
     #[test]
     fn what_is_told_of_a_configuration_has_no_secret() {
-        let subscription = json!({ "subscriptionId": "s", "description": "", "url": "https://x/", "secret": "whsec_x", "authorization": "y" });
+        let subscription = json!({
+            "subscriptionId": "s", "url": "https://x/", "description": "", "eventTypes": [], "filter": {}, "format": "a2a",
+            "enabled": true, "createdAt": "", "updatedAt": "", "secret": "whsec_x",
+        });
         assert_eq!(
-            told("h", &subscription),
+            told("h", &serde_json::from_value(subscription).unwrap()),
             json!({ "id": "s", "taskId": "h", "url": "https://x/" })
         );
     }

@@ -8,13 +8,12 @@ use axum::response::sse::Event as SseEvent;
 use futures_util::Stream;
 use serde_json::{Value, json};
 
-use super::super::front::ApiRequest;
+use super::super::state::Standing;
 use super::call::Call;
 use super::error::{A2aError, ErrorKind, Refused};
 use super::events::{FeedEvent, FeedStream};
 use super::operations::accept;
 use super::request::{SendMessageRequest, TaskRequest};
-use super::task::Standing;
 use crate::http::events::NOW;
 use handoffd_domain::a2a::TaskState;
 use handoffd_domain::event::Position;
@@ -84,14 +83,13 @@ pub(super) async fn subscribe(call: Call, request: TaskRequest) -> Result<Update
 }
 
 async fn open(call: &Call, task: &str, after: &str) -> Result<FeedStream, Refused> {
-    let asked = ApiRequest::get(&["tasks", task, "events"]);
-    Ok(FeedStream::new(call.front.open(&call.caller, asked, Some(after)).await?))
+    Ok(FeedStream::new(call.client.task_events(task, after).await?))
 }
 
 impl Updates {
     fn new(call: Call, feed: Option<FeedStream>, standing: &Standing, of_message: bool) -> Self {
-        let mut handoffs = HashSet::from([standing.id().to_owned()]);
-        handoffs.extend(standing.last()["handoffId"].as_str().map(str::to_owned));
+        let handoffs =
+            HashSet::from([standing.id(), &standing.last().handoff_id].map(str::to_owned));
         let told = standing.state();
         let ended = feed.is_none() || told.is_terminal() || (of_message && told.is_settled());
         let (id, context) = (standing.id().to_owned(), standing.context().to_owned());
@@ -149,7 +147,7 @@ impl Updates {
         }
         // The texts are on the handoff's page.
         let standing = self.call.read(&self.id, 0).await?;
-        self.handoffs.extend(standing.last()["handoffId"].as_str().map(str::to_owned));
+        self.handoffs.insert(standing.last().handoff_id.clone());
         let now = standing.state();
         if state.is_terminal() && !now.is_terminal() {
             // Another agent has it: the task goes on under the same id.

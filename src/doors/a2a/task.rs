@@ -2,19 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::state::Standing;
 use super::EXTENSION;
 use super::message::original;
+use crate::http::problem::WarningView;
+use crate::http::questions::AskedView;
 use handoffd_domain::a2a::{TaskState, named_context};
 use handoffd_domain::handoff::{HANDED_ON, HandoffStatus};
-
-/// A handoff and its replacement.
-#[derive(Debug, Clone)]
-pub(super) struct Standing {
-    /// The handoff's own page.
-    pub(super) view: Value,
-    /// The page of its last successor, where the caller may read it.
-    pub(super) successor: Option<Value>,
-}
 
 /// The parts of a task to show.
 #[derive(Debug, Clone, Copy)]
@@ -27,31 +21,19 @@ pub(super) struct Shown {
 }
 
 impl Standing {
-    /// The page that counts.
-    pub(super) fn last(&self) -> &Value {
-        self.successor.as_ref().unwrap_or(&self.view)
-    }
-
-    /// The task's id: that of the handoff, also after a replacement.
-    pub(super) fn id(&self) -> &str {
-        self.view["handoffId"].as_str().unwrap_or_default()
-    }
-
     /// The id of the context: its client's own name for it, else the broker's task.
     pub(super) fn context(&self) -> &str {
-        named_context(&self.view["message"]).unwrap_or_else(|| self.broker_task())
+        named_context(self.message()).unwrap_or_else(|| self.broker_task())
     }
 
     pub(super) fn broker_task(&self) -> &str {
-        self.view["taskId"].as_str().unwrap_or_default()
+        &self.view.task_id
     }
 
     /// The task's state. A receiver that handed the task on has not ended it.
     pub(super) fn state(&self) -> TaskState {
-        let page = self.last();
-        let status = page["status"].as_str().and_then(HandoffStatus::parse);
-        let handed_on = page["reason"].as_str() == Some(HANDED_ON);
-        match status {
+        let handed_on = self.last().reason.as_deref() == Some(HANDED_ON);
+        match self.status() {
             Some(HandoffStatus::Completed) if handed_on => TaskState::Working,
             Some(status) => TaskState::of(status),
             // A group's page, which no task is: nothing more to wait for.
@@ -62,39 +44,32 @@ impl Standing {
     /// Replaces a reason that the safety rules would stop: a client's model reads a status message as it is.
     pub(super) fn withhold_reasons(&mut self, is_harmless: impl Fn(&str) -> bool) {
         for page in [Some(&mut self.view), self.successor.as_mut()].into_iter().flatten() {
-            if page["reason"].as_str().is_none_or(&is_harmless) {
+            if page.reason.as_deref().is_none_or(&is_harmless) {
                 continue;
             }
-            let text = |name: &str| page[name].as_str().unwrap_or_default();
-            let withheld = format!(
+            page.reason = Some(format!(
                 "{}: the receiver's words are in the handoff's guarded result prompt, GET /handoffs/{}/result/prompt",
-                text("status"),
-                text("handoffId"),
-            );
-            page["reason"] = withheld.into();
+                page.status, page.handoff_id,
+            ));
         }
     }
 
     /// Adds the warnings of the request that this task answers.
-    pub(super) fn warn(&mut self, warnings: Value) {
-        if warnings.as_array().is_some_and(|list| !list.is_empty()) {
-            self.view["warnings"] = warnings;
+    pub(super) fn warn(&mut self, warnings: Vec<WarningView>) {
+        if !warnings.is_empty() {
+            self.view.warnings = warnings;
         }
     }
 
     /// The begin of that state, RFC 3339.
     pub(super) fn since(&self) -> &str {
         let page = self.last();
-        let asked = match self.state() {
-            TaskState::InputRequired => page.pointer("/asked/askedAt"),
-            TaskState::Working => page.pointer("/asked/answeredAt"),
-            _ => page.get("endedAt"),
+        let since = match self.state() {
+            TaskState::InputRequired => page.asked.as_ref().map(|asked| &asked.asked_at),
+            TaskState::Working => page.asked.as_ref().and_then(|asked| asked.answered_at.as_ref()),
+            _ => page.ended_at.as_ref(),
         };
-        [asked, page.get("acceptedAt"), page.get("createdAt")]
-            .into_iter()
-            .flatten()
-            .find_map(Value::as_str)
-            .unwrap_or_default()
+        since.or(page.accepted_at.as_ref()).unwrap_or(&page.created_at)
     }
 
     /// The receiver's message that goes with the state: its question, its reason, or what it said at the end.
@@ -102,8 +77,10 @@ impl Standing {
         let page = self.last();
         // The end has an id of its own: the last question stays in the history under its id.
         let (what, parts) = match self.state() {
-            TaskState::InputRequired => ("status", parts_of(page.pointer("/asked/question")?)),
-            TaskState::Rejected | TaskState::Failed => ("end", parts_of(page.get("reason")?)),
+            TaskState::InputRequired => {
+                ("status", parts_of(page.asked.as_ref()?.question.as_ref()?))
+            }
+            TaskState::Rejected | TaskState::Failed => ("end", parts_of(&json!(page.reason))),
             TaskState::Completed => return self.reply(),
             _ => return None,
         };
@@ -112,7 +89,7 @@ impl Standing {
 
     /// The message that the receiver gave as its result, in the protocol's own form.
     pub(super) fn reply(&self) -> Option<Value> {
-        let message = self.last().pointer("/result/a2a/message")?;
+        let message = self.last().result.as_ref()?.pointer("/a2a/message")?;
         let parts = fit_parts(message.get("parts")?)?;
         let mut said = self.said("reply", &parts);
         let fits = |name: &str, value: &Value| match name {
@@ -137,7 +114,7 @@ impl Standing {
 
     /// A message of the receiver. Its id is the same each time it is told.
     fn said(&self, what: &str, parts: &[Value]) -> Value {
-        let number = self.last().pointer("/asked/number").and_then(Value::as_u64).unwrap_or(0);
+        let number = self.last().asked.as_ref().map_or(0, |asked| asked.number);
         json!({
             "messageId": format!("{}-{what}-{number}", self.id()),
             "contextId": self.context(), "taskId": self.id(), "role": "ROLE_AGENT", "parts": parts,
@@ -147,8 +124,7 @@ impl Standing {
     /// The receiver's result. Artifacts in the protocol's own form (`result.a2a.artifacts`) come out as they went in; any other
     /// result is one artifact.
     pub(super) fn artifacts(&self) -> Vec<Value> {
-        let page = self.last();
-        let Some(result) = page.get("result").filter(|result| !result.is_null()) else {
+        let Some(result) = self.last().result.as_ref().filter(|result| !result.is_null()) else {
             return Vec::new();
         };
         let own = result.pointer("/a2a/artifacts").and_then(Value::as_array);
@@ -187,12 +163,10 @@ impl Standing {
             message.insert("taskId".to_owned(), self.id().into());
             Value::Object(message)
         };
-        let mut history: Vec<Value> =
-            self.view.get("message").and_then(original).map(own).into_iter().collect();
+        let mut history: Vec<Value> = original(self.message()).map(own).into_iter().collect();
         for (page, infix) in [(Some(&self.view), ""), (self.successor.as_ref(), "successor-")] {
             let Some(page) = page else { continue };
-            let asked = page.get("questions").and_then(Value::as_array).map(Vec::as_slice);
-            for asked in asked.unwrap_or_default() {
+            for asked in page.questions.iter().flatten() {
                 self.exchange(asked, infix, &mut history);
             }
         }
@@ -200,24 +174,24 @@ impl Standing {
     }
 
     /// A question and its answer, as far as each was sent and can still be read. The open question is in the state.
-    fn exchange(&self, asked: &Value, infix: &str, history: &mut Vec<Value>) {
-        let number = asked["number"].as_u64().unwrap_or(0);
+    fn exchange(&self, asked: &AskedView, infix: &str, history: &mut Vec<Value>) {
+        let number = asked.number;
         let mut push = |what: &str, role: &str, said: &Value| {
             let id = format!("{}-{infix}{what}-{number}", self.id());
             history.push(json!({
                 "messageId": id, "contextId": self.context(), "taskId": self.id(), "role": role, "parts": parts_of(said),
             }));
         };
-        if let Some(question) = asked.get("question").filter(|_| asked["state"] != "OPEN") {
+        if let Some(question) = asked.question.as_ref().filter(|_| asked.state != "OPEN") {
             push("status", "ROLE_AGENT", question);
         }
-        if let Some(answer) = asked.get("answer") {
+        if let Some(answer) = &asked.answer {
             push("answer", "ROLE_USER", answer);
         }
     }
 
     /// `TaskStatus`.
-    pub(super) fn status(&self) -> Value {
+    pub(super) fn task_status(&self) -> Value {
         let mut status = json!({ "state": self.state(), "timestamp": self.since() });
         if let Some(words) = self.words() {
             status["message"] = words;
@@ -227,25 +201,16 @@ impl Standing {
 
     /// The broker's facts for which the protocol has no field, for clients that know the extension.
     pub(super) fn metadata(&self) -> Value {
-        let page = self.last();
-        let mut known = Map::new();
-        for name in [
-            "status",
-            "reason",
-            "toAgent",
-            "deadlineAt",
-            "iterations",
-            "conversationSummary",
-            "durationMs",
-        ] {
-            if let Some(value) = page.get(name).filter(|value| !value.is_null()) {
-                known.insert(name.to_owned(), value.clone());
-            }
-        }
-        for name in ["successorId", "receipt", "context", "traceparent", "warnings"] {
-            if let Some(value) = self.view.get(name).filter(|value| !value.is_null()) {
-                known.insert(name.to_owned(), value.clone());
-            }
+        let (page, view) = (self.last(), &self.view);
+        let mut known = json!({
+            "status": page.status, "reason": page.reason, "toAgent": page.to_agent, "deadlineAt": page.deadline_at,
+            "iterations": page.iterations, "conversationSummary": page.conversation_summary, "durationMs": page.duration_ms,
+            "successorId": view.successor_id, "receipt": view.receipt, "context": view.context,
+            "traceparent": view.traceparent,
+            "warnings": Some(&view.warnings).filter(|list| !list.is_empty()),
+        });
+        if let Some(members) = known.as_object_mut() {
+            members.retain(|_, value| !value.is_null());
         }
         json!({ EXTENSION: known })
     }
@@ -253,7 +218,7 @@ impl Standing {
     /// `Task`.
     pub(super) fn task(&self, shown: Shown) -> Value {
         let mut task =
-            json!({ "id": self.id(), "contextId": self.context(), "status": self.status() });
+            json!({ "id": self.id(), "contextId": self.context(), "status": self.task_status() });
         if shown.artifacts {
             let artifacts = self.artifacts();
             if !artifacts.is_empty() {
@@ -276,7 +241,7 @@ impl Standing {
     /// `TaskStatusUpdateEvent`.
     pub(super) fn update(&self, metadata: &Value) -> Value {
         json!({ "statusUpdate": {
-            "taskId": self.id(), "contextId": self.context(), "status": self.status(), "metadata": metadata,
+            "taskId": self.id(), "contextId": self.context(), "status": self.task_status(), "metadata": metadata,
         } })
     }
 
@@ -345,6 +310,7 @@ fn fit_artifact(artifact: &Value, place: usize) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doors::state::tests::page;
 
     fn standing(more: Value) -> Standing {
         let mut view = json!({
@@ -355,7 +321,7 @@ mod tests {
         for (name, value) in more {
             view[name] = value;
         }
-        Standing { view, successor: None }
+        Standing::alone(page(view))
     }
 
     const ALL: Shown = Shown { history: None, artifacts: true, extension: false };
@@ -483,9 +449,9 @@ mod tests {
     fn words_that_the_rules_would_stop_are_not_shown() {
         let mut rejected = standing(json!({ "status": "REJECTED", "reason": "NO_FIGURES" }));
         rejected.withhold_reasons(|_| true);
-        assert_eq!(rejected.status()["message"]["parts"][0]["text"], "NO_FIGURES");
+        assert_eq!(rejected.task_status()["message"]["parts"][0]["text"], "NO_FIGURES");
         rejected.withhold_reasons(|words| words != "NO_FIGURES");
-        let shown = json!([rejected.status(), rejected.metadata()]).to_string();
+        let shown = json!([rejected.task_status(), rejected.metadata()]).to_string();
         assert!(
             shown.contains("REJECTED: ") && shown.contains("/handoffs/h/result/prompt"),
             "{shown}"
@@ -493,26 +459,26 @@ mod tests {
         assert!(!shown.contains("NO_FIGURES"), "{shown}");
         let mut open = standing(json!({}));
         open.withhold_reasons(|_| false);
-        assert_eq!(open.view["reason"], Value::Null);
+        assert_eq!(open.view.reason, None);
     }
 
     #[test]
     fn warnings_are_told_to_clients_that_know_the_extension() {
         let mut task = standing(json!({}));
-        task.warn(Value::Null);
-        task.warn(json!([]));
+        task.warn(Vec::new());
         assert!(task.metadata()[EXTENSION].get("warnings").is_none());
-        task.warn(json!([{ "code": "CONTRACT_UNKNOWN" }]));
+        let (code, text) = ("CONTRACT_UNKNOWN".to_owned(), String::new());
+        task.warn(vec![WarningView { code, pointer: text.clone(), message: text }]);
         assert_eq!(task.metadata()[EXTENSION]["warnings"][0]["code"], "CONTRACT_UNKNOWN");
     }
 
     #[test]
     fn a_successor_counts_and_a_task_that_was_handed_on_has_not_ended() {
         let mut redirected = standing(json!({ "status": "REJECTED", "reason": "BUSY" }));
-        assert_eq!(redirected.status()["message"]["parts"][0]["text"], "BUSY");
-        redirected.successor = Some(
+        assert_eq!(redirected.task_status()["message"]["parts"][0]["text"], "BUSY");
+        redirected.successor = Some(page(
             json!({ "handoffId": "h2", "taskId": "t", "status": "ACCEPTED", "acceptedAt": "2026-11-23T10:00:09.000000Z" }),
-        );
+        ));
         assert_eq!(
             (redirected.state(), redirected.id(), redirected.since()),
             (TaskState::Working, "h", "2026-11-23T10:00:09.000000Z")

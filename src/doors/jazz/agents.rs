@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::front::ApiRequest;
+use super::super::client::IssuedSecrets;
 use super::answer::{self, ProblemContext, answered};
 use super::call::{Call, read_body};
 use super::request::{Form, check};
@@ -20,9 +20,6 @@ use handoffd_domain::agent::Agent;
 use handoffd_domain::failure::Code;
 use handoffd_domain::ids::AgentId;
 use handoffd_domain::strategy::RoutingStrategy;
-
-/// Secrets of a new agent, which are shown once.
-const SECRETS: [&str; 3] = ["apiKey", "signingSecret", "webhookSecret"];
 
 /// `registerAgent`: registers an agent, or changes its profile.
 pub(super) async fn register(
@@ -37,20 +34,19 @@ pub(super) async fn register(
         let (given, _share) = read_body(&api, Request::from_parts(parts, body)).await?;
         check(Form::Profile, &given)?;
         let id = given["agentId"].as_str().unwrap_or_default();
-        let change = ApiRequest::patch(&["agents", id], profile::to_change(&given));
-        let changed = match call.ask(change).await.success() {
-            Err(refused) if refused.text_at("/code") == Some(Code::NotFound.as_str()) => None,
-            changed => Some(changed?),
-        };
-        if changed.is_some() {
-            return Ok(answer::json(StatusCode::OK, read_back(&call, id).await?));
+        match call.client.change_agent(id, &profile::to_change(&given)).await {
+            Err(refused) if refused.code() == Some(Code::NotFound) => {}
+            changed => {
+                changed?;
+                return Ok(answer::json(StatusCode::OK, read_back(&call, id).await?));
+            }
         }
-        let made = ApiRequest::post(&["agents"], profile::to_agent(&given));
-        let made = call.ask(made).await.success()?.json;
+        let made = call.client.register_agent(&profile::to_agent(&given)).await?;
+        let IssuedSecrets { api_key, signing_secret, webhook_secret } = made;
         let mut told = read_back(&call, id).await?;
-        for name in SECRETS {
-            told[name] = made[name].clone();
-        }
+        told["apiKey"] = api_key.into();
+        told["signingSecret"] = signing_secret.into();
+        told["webhookSecret"] = webhook_secret.into();
         Ok(answer::json(StatusCode::CREATED, told))
     };
     Box::pin(answered(&api, "register_agent", &place, work)).await
@@ -199,8 +195,7 @@ pub(super) async fn set_shares(
         let mut wanted = Agent::new(agent(&call, &id)?.agent_id.clone());
         wanted.metadata.clone_from(&metadata);
         profile::shares(&wanted).map_err(wrong_shares)?;
-        let change = ApiRequest::patch(&["agents", &id], json!({ "metadata": metadata }));
-        call.ask(change).await.success()?;
+        call.client.change_agent(&id, &json!({ "metadata": metadata })).await?;
         let call = call.refreshed().await?;
         Ok(answer::json(StatusCode::OK, shares_of(&call, agent(&call, &id)?)))
     };

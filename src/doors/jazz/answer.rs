@@ -5,7 +5,6 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
-use super::super::front::ApiAnswer;
 use super::super::submission::Refusal;
 use super::observed;
 use crate::http::Api;
@@ -59,7 +58,7 @@ pub(super) fn chosen(mut response: Response, strategy: Option<RoutingStrategy>) 
 /// The sentence of a refusal.
 pub(super) fn detail(refusal: &Refusal) -> String {
     match refusal {
-        Refusal::Api(answer) => answer.text_at("/detail").unwrap_or_default().to_owned(),
+        Refusal::Api(refusal) => refusal.problem.detail.clone(),
         Refusal::Door(problem) => problem.detail.clone(),
     }
 }
@@ -78,25 +77,20 @@ pub(super) async fn answered(
 
 /// A refusal: the problem document, with members of the pattern's own beside it. `error` is theirs, a sentence.
 pub(super) fn refused(refusal: Refusal, asked: &ProblemContext, members: Value) -> Response {
-    let (status, mut document, retry_after) = match refusal {
+    let (status, mut details, retry_after) = match refusal {
         Refusal::Door(problem) => {
             if !members.is_object() {
                 return problem.into_response();
             }
             let details = problem::details(&problem, &asked.path, &asked.id);
-            let document = serde_json::to_value(details).unwrap_or_default();
-            (problem.status, document, problem.retry_after)
+            (problem.status, Box::new(details), problem.retry_after)
         }
-        Refusal::Api(answer) => {
-            let ApiAnswer { status, json, retry_after, .. } = *answer;
-            (status, json, retry_after)
-        }
+        Refusal::Api(refusal) => (refusal.status, refusal.problem, refusal.retry_after),
     };
-    if let Some(document) = document.as_object_mut() {
-        document.insert("instance".to_owned(), asked.path.as_str().into());
-        if let Value::Object(members) = members {
-            document.extend(members);
-        }
+    details.instance.clone_from(&asked.path);
+    let mut document = serde_json::to_value(details).unwrap_or_default();
+    if let (Some(document), Value::Object(members)) = (document.as_object_mut(), members) {
+        document.extend(members);
     }
     let mut response = json(status, document);
     let headers = response.headers_mut();

@@ -7,29 +7,31 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use serde_json::{Value, json};
 
-use super::super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
+use super::super::client::{ApiClient, ApiRefusal, PageQuery};
+use super::super::front::CallerHeaders;
 use super::super::message::Ids;
+use super::super::state::Standing;
 use super::super::submission::{Committed, Refusal, Submission, may_be_known, refuse_another};
 use super::request::{HandoffRequest, uuid_of};
-use super::result::Standing;
 use super::router::available;
 use super::{DOOR, Jazz, profile, words};
 use crate::http::Api;
 use crate::http::auth::Caller;
 use crate::http::extract::{JsonBytes, parse};
 use crate::http::problem::Problem;
+use crate::http::views::HandoffView;
 use handoffd_broker::directory::{Agents, Principal};
 use handoffd_domain::agent::Agent;
 use handoffd_domain::failure::Code;
 use handoffd_domain::ids::AgentId;
 use handoffd_domain::strategy::RoutingStrategy;
+use handoffd_domain::task::TaskStatus;
 
 /// A call under way.
 pub(super) struct Call {
     pub(super) api: Api,
-    front: FrontDoor,
+    pub(super) client: ApiClient,
     pub(super) principal: Principal,
-    caller: CallerHeaders,
     /// The tenant's agents.
     pub(super) agents: Arc<Agents>,
 }
@@ -73,8 +75,7 @@ impl Call {
         let Caller(principal) = Caller::from_request_parts(&mut parts, api).await?;
         Ok(Self {
             api: api.clone(),
-            front: door.front.clone(),
-            caller: CallerHeaders::of(&parts, None),
+            client: ApiClient::new(&door.front, CallerHeaders::of(&parts, None)),
             agents: api.intake.directory.agents(&principal.tenant).await?,
             principal,
         })
@@ -84,11 +85,6 @@ impl Call {
     pub(super) async fn refreshed(self) -> Result<Self, Problem> {
         let agents = self.api.intake.directory.agents(&self.principal.tenant).await?;
         Ok(Self { agents, ..self })
-    }
-
-    /// Asks the API in the caller's name.
-    pub(super) async fn ask(&self, request: ApiRequest) -> ApiAnswer {
-        self.front.call(&self.caller, request).await
     }
 
     /// The caller's agent.
@@ -153,8 +149,7 @@ impl Call {
             from.map_or_else(|| "0.0.0".to_owned(), |agent| agent.agent_version.to_string());
         let submission = Submission {
             api: &self.api,
-            front: &self.front,
-            caller: &self.caller,
+            client: &self.client,
             door: DOOR,
             tenant: &self.principal.tenant,
             agent: &request.from_agent_id,
@@ -183,11 +178,8 @@ impl Call {
             return Ok(None);
         }
         let standing = match self.standing(&id, 0).await {
-            Ok(standing) => standing,
-            Err(refused) if refused.text_at("/code") == Some(Code::NotFound.as_str()) => {
-                return Ok(None);
-            }
-            Err(refused) => return Err(refused.into()),
+            Err(refused) if refused.code() == Some(Code::NotFound) => return Ok(None),
+            standing => standing?,
         };
         let tenant = &self.principal.tenant;
         refuse_another(&self.api, tenant, &standing.view, DOOR, digest).await?;
@@ -197,8 +189,8 @@ impl Call {
     /// The handoff by which the caller came to a conversation, where its name says so: what the caller hands on follows that.
     async fn parent(&self, conversation: &str) -> Option<String> {
         let id = words::handoff_of(conversation).and_then(uuid_of)?;
-        let found = self.ask(ApiRequest::get(&["handoffs", &id])).await.success().ok()?;
-        let receiver = found.text_at("/toAgent/agentId")?;
+        let found = self.client.handoff(&id, PageQuery::default()).await.ok()?;
+        let receiver = found.to_agent.agent_id;
         self.principal.agent.as_ref().is_some_and(|own| own.as_str() == receiver).then_some(id)
     }
 
@@ -206,17 +198,10 @@ impl Call {
     ///
     /// # Errors
     /// The API's refusal.
-    pub(super) async fn standing(&self, id: &str, seconds: u64) -> Result<Standing, ApiAnswer> {
-        let wait = seconds.to_string();
-        // Also without a wait: after a receiver that handed the task on, the wait follows the next holder.
-        let query = [("include", "message"), ("wait", wait.as_str()), ("until", "asked")];
-        let view = self.ask(ApiRequest::get(&["handoffs", id]).with(&query)).await.success()?.json;
-        let successor = match view["successorId"].as_str() {
-            None => None,
-            // Not the caller's to read, perhaps: then the handoff itself is all there is to tell.
-            Some(id) => self.ask(ApiRequest::get(&["handoffs", id])).await.success().ok(),
-        };
-        Ok(Standing { view, successor: successor.map(|answer| answer.json) })
+    pub(super) async fn standing(&self, id: &str, seconds: u64) -> Result<Standing, ApiRefusal> {
+        let query =
+            PageQuery { include: Some("message"), wait: Some(seconds), until: Some("asked") };
+        Ok(self.client.succeeded(self.client.handoff(id, query).await?, None).await)
     }
 
     /// Like [`Self::standing`], for a handoff whose `page` this call has from its commit: without a wait, the page is the
@@ -224,11 +209,11 @@ impl Call {
     pub(super) async fn standing_of(
         &self,
         id: &str,
-        page: Option<Value>,
+        page: Option<Box<HandoffView>>,
         seconds: u64,
-    ) -> Result<Standing, ApiAnswer> {
+    ) -> Result<Standing, ApiRefusal> {
         match page.filter(|_| seconds == 0) {
-            Some(view) => Ok(Standing { view, successor: None }),
+            Some(view) => Ok(Standing::alone(*view)),
             None => self.standing(id, seconds).await,
         }
     }
@@ -240,18 +225,19 @@ impl Call {
         let view = &standing.view;
         let own = self.principal.agent.as_ref().map(AgentId::as_str);
         let came_back = standing.succeeded()
-            && view.pointer("/message/extensions/jazz").is_some()
-            && view["parentHandoffId"].is_null()
-            && own.is_some()
-            && view.pointer("/fromAgent/agentId").and_then(Value::as_str) == own;
-        let Some(task) = view["taskId"].as_str().filter(|_| came_back) else { return };
-        let page = self.ask(ApiRequest::get(&["tasks", task])).await.json;
-        if page["status"] != "PENDING_HANDOFF" || page["holder"].as_str() != own {
+            && standing.message().pointer("/extensions/jazz").is_some()
+            && view.parent_handoff_id.is_none()
+            && own == Some(view.from_agent.agent_id.as_str());
+        if !came_back {
             return;
         }
-        let output = json!({ "output": { "handoffId": standing.handoff() } });
+        let Ok(task) = self.client.task(&view.task_id).await else { return };
+        if task.status != TaskStatus::PendingHandoff.as_str() || own != Some(task.holder.as_str()) {
+            return;
+        }
         // Another call may have ended it meanwhile.
-        self.ask(ApiRequest::post(&["tasks", task, "complete"], output)).await;
+        let output = json!({ "handoffId": view.handoff_id });
+        let _ = self.client.complete_task(&view.task_id, &output).await;
     }
 
     /// The result of a handoff for the client, and its receiver's name.

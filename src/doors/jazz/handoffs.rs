@@ -8,16 +8,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::form_urlencoded::byte_serialize;
 
-use super::super::front::ApiRequest;
+use super::super::client::{HandoffQuery, PageQuery, PromptOf};
+use super::super::state::{Standing, message_of};
 use super::super::submission::Refusal;
 use super::answer::{self, ProblemContext, detail, named, refused};
 use super::call::{BodyShare, Call, SubmissionOptions, read_body};
 use super::request::{Form, HandoffRequest, check, digest};
-use super::result::Standing;
 use super::{Jazz, WAIT, observed, words};
 use crate::http::Api;
 use crate::http::extract::{Params, page_size, typed};
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, WarningView};
+use crate::http::views::HandoffView;
 
 /// How long to wait.
 #[derive(Debug, Deserialize)]
@@ -83,10 +84,10 @@ async fn executed(call: &Call, asked: &ProblemContext, body: Value, seconds: u64
         Ok((standing, warnings)) => {
             let status = if standing.is_open() { StatusCode::ACCEPTED } else { StatusCode::OK };
             let mut told = call.told(&standing);
-            if let Some(warnings) = warnings {
-                told["warnings"] = warnings;
+            if !warnings.is_empty() {
+                told["warnings"] = json!(warnings);
             }
-            named(answer::json(status, told), standing.handoff())
+            named(answer::json(status, told), standing.id())
         }
         Err(refusal) => {
             let name = to.as_deref().map(|to| call.name_of(to));
@@ -104,12 +105,12 @@ async fn wait_for(
     call: &Call,
     body: Value,
     seconds: u64,
-) -> Result<(Standing, Option<Value>), Refusal> {
+) -> Result<(Standing, Vec<WarningView>), Refusal> {
     check(Form::Handoff, &body)?;
     let besides = SubmissionOptions { digest: digest(&body), ..SubmissionOptions::default() };
     let request: HandoffRequest = typed(body)?;
     let committed = call.submit(&request, besides).await?;
-    let warnings = committed.warnings().cloned();
+    let warnings = committed.warnings().to_vec();
     let standing = call.standing_of(&committed.id, committed.page, seconds).await?;
     call.take(&standing).await;
     Ok((standing, warnings))
@@ -135,7 +136,7 @@ pub(super) async fn read(
         match found.await {
             Ok((told, standing)) => {
                 let status = if standing.is_open() { StatusCode::ACCEPTED } else { StatusCode::OK };
-                named(answer::json(status, told), standing.handoff())
+                named(answer::json(status, told), standing.id())
             }
             Err(refusal) => refused(refusal, &ProblemContext::of(&parts), Value::Null),
         }
@@ -163,15 +164,14 @@ pub(super) async fn run(
 async fn run_of(api: &Api, door: &Jazz, id: &str, parts: &Parts) -> Result<Value, Refusal> {
     let call = Call::enter(api, door, parts).await?;
     let id = call.handoff_id(id);
-    let asked = ApiRequest::get(&["handoffs", &id]).with(&[("include", "message")]);
-    let view = call.ask(asked).await.success()?.json;
-    let prompt = call.ask(ApiRequest::get(&["handoffs", &id, "prompt"])).await.success()?;
-    let request = HandoffRequest::of_message(&view["message"], &view);
-    let receiver = view.pointer("/toAgent/agentId").and_then(Value::as_str).unwrap_or_default();
+    let view = call.client.handoff(&id, WITH_MESSAGE).await?;
+    let prompt = call.client.prompt(&id, PromptOf::Message).await?;
+    let request = HandoffRequest::of_page(&view);
+    let receiver = view.to_agent.agent_id.as_str();
     let mut run = json!({
         "handoffId": request.id,
         "agent": { "id": receiver, "name": call.name_of(receiver) },
-        "userInput": prompt.text,
+        "userInput": prompt,
         "conversationId": words::child_conversation(&id),
         "maxIterations": request.max_iterations.unwrap_or(api.config.gate.max_iterations),
         "conversationHistory": [],
@@ -182,6 +182,9 @@ async fn run_of(api: &Api, door: &Jazz, id: &str, parts: &Parts) -> Result<Value
     }
     Ok(run)
 }
+
+/// A handoff's page with its message.
+const WITH_MESSAGE: PageQuery = PageQuery { include: Some("message"), wait: None, until: None };
 
 /// The requested part of a history.
 #[derive(Debug, Deserialize)]
@@ -220,23 +223,17 @@ async fn history_of(
     let call = Call::enter(api, door, parts).await?;
     let asked = Params::<HistoryParams>::from_request_parts(&mut parts.clone(), api).await;
     let Params(HistoryParams { limit, cursor }) = asked?;
-    let limit = page_size(limit)?.min(HISTORY).to_string();
-    let mut asked =
-        ApiRequest::get(&["handoffs"]).with(&[("conversationId", conversation), ("limit", &limit)]);
-    if let Some(cursor) = &cursor {
-        asked = asked.with(&[("cursor", cursor)]);
-    }
-    let page = call.ask(asked).await.success()?.json;
-    let rows = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut told = Vec::with_capacity(rows.len());
-    for row in rows.iter().rev() {
-        let id = row["handoffId"].as_str().unwrap_or_default();
-        let asked = ApiRequest::get(&["handoffs", id]).with(&[("include", "message")]);
-        let view = call.ask(asked).await.success()?.json;
-        told.push(request_of(&view));
+    let limit = page_size(limit)?.min(HISTORY);
+    let (conversation_id, cursor) = (Some(conversation), cursor.as_deref());
+    let query =
+        HandoffQuery { conversation: conversation_id, cursor, limit, ..HandoffQuery::default() };
+    let page = call.client.handoffs(query).await?;
+    let mut told = Vec::with_capacity(page.items.len());
+    for row in page.items.iter().rev() {
+        told.push(request_of(&call.client.handoff(&row.handoff_id, WITH_MESSAGE).await?));
     }
     let mut response = answer::json(StatusCode::OK, told.into());
-    if let Some(cursor) = page["nextCursor"].as_str() {
+    if let Some(cursor) = page.next_cursor {
         let path: String = byte_serialize(conversation.as_bytes()).collect();
         let path = path.replace('+', "%20");
         let link = format!(
@@ -250,10 +247,9 @@ async fn history_of(
 }
 
 /// A handoff of the history. If its message reaches no agent or was erased, its texts are empty and a member says so.
-fn request_of(view: &Value) -> Value {
-    let request = HandoffRequest::of_message(&view["message"], view);
-    let mut told = serde_json::to_value(request).unwrap_or_default();
-    if view["message"].is_null() {
+fn request_of(view: &HandoffView) -> Value {
+    let mut told = serde_json::to_value(HandoffRequest::of_page(view)).unwrap_or_default();
+    if message_of(view).is_null() {
         told["contentWithheld"] = true.into();
     }
     told

@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
+use super::super::state::message_of;
 use super::DOOR;
 use crate::http::problem::Problem;
+use crate::http::views::HandoffView;
 use handoffd_domain::canonical;
 use handoffd_gate::completeness::INITIAL;
 use handoffd_gate::schema::DocumentSchema;
@@ -234,11 +236,11 @@ impl HandoffRequest {
         RequestMapping { arguments, members, extension }
     }
 
-    /// A handoff's message as the request that it was, or would have been. `view`: the handoff's page.
-    pub(super) fn of_message(message: &Value, view: &Value) -> Self {
+    /// A handoff as the request that it was, or would have been. The page speaks for a message that cannot be read.
+    pub(super) fn of_page(view: &HandoffView) -> Self {
+        let message = message_of(view);
         let at = |pointer: &str| message.pointer(pointer).filter(|value| !value.is_null());
         let text = |pointer: &str| at(pointer).and_then(Value::as_str).map(str::to_owned);
-        let said = |pointer: &str| view.pointer(pointer).and_then(Value::as_str);
         let map = |pointer: &str| at(pointer).and_then(Value::as_object).cloned();
         let kept = |name: &str| map(&format!("/extensions/{DOOR}/{name}"));
         let stated = text("/taskDescription");
@@ -251,13 +253,10 @@ impl HandoffRequest {
             .or_else(|| text("/metadata/originalRequest"))
             .or_else(|| text("/taskSummary"));
         Self {
-            id: request_id(message, view),
+            id: request_id(view),
             from_agent_id: text("/fromAgent/agentId")
-                .or_else(|| said("/fromAgent/agentId").map(str::to_owned))
-                .unwrap_or_default(),
-            to_agent_id: text("/toAgent/agentId")
-                .or_else(|| said("/toAgent/agentId").map(str::to_owned))
-                .unwrap_or_default(),
+                .unwrap_or_else(|| view.from_agent.agent_id.clone()),
+            to_agent_id: text("/toAgent/agentId").unwrap_or_else(|| view.to_agent.agent_id.clone()),
             reason: text("/reason").unwrap_or_default(),
             task: first.or(stated).unwrap_or_default(),
             context: HandoffContext {
@@ -273,11 +272,9 @@ impl HandoffRequest {
                 correlation_id: text("/correlationId"),
                 more: kept("context").unwrap_or_default(),
             },
-            timestamp: text("/timestamp")
-                .or_else(|| said("/createdAt").map(str::to_owned))
-                .unwrap_or_default(),
+            timestamp: text("/timestamp").unwrap_or_else(|| view.created_at.clone()),
             conversation_id: text("/conversationId")
-                .or_else(|| said("/conversationId").map(str::to_owned))
+                .or_else(|| view.conversation_id.clone())
                 .unwrap_or_default(),
             max_iterations: at("/maxIterations").and_then(Value::as_u64),
             more: kept("request").unwrap_or_default(),
@@ -286,9 +283,9 @@ impl HandoffRequest {
 }
 
 /// The id by which a client knows a handoff: its own, else the broker's.
-pub(super) fn request_id(message: &Value, view: &Value) -> String {
-    let own = message.pointer(&format!("/extensions/{DOOR}/requestId")).and_then(Value::as_str);
-    own.or_else(|| view["handoffId"].as_str()).unwrap_or_default().to_owned()
+pub(super) fn request_id(view: &HandoffView) -> String {
+    let own = message_of(view).pointer(&format!("/extensions/{DOOR}/requestId"));
+    own.and_then(Value::as_str).unwrap_or(&view.handoff_id).to_owned()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::doors::message::{Ids, MessageContext, build};
+use crate::doors::state::tests::page;
 
 static MESSAGES: LazyLock<Schemas> = LazyLock::new(Schemas::new);
 
@@ -95,13 +96,13 @@ fn a_request_without_work_is_not_begun_whether_it_follows_another_or_not() {
     let first = message(&plain, None);
     MESSAGES.check(&first).unwrap();
     assert_eq!(first["taskDescription"], INITIAL);
-    assert_eq!(HandoffRequest::of_message(&first, &Value::Null), plain);
+    assert_eq!(HandoffRequest::of_page(&page(json!({ "message": first }))), plain);
     let parent = "0190b5a0-0000-7000-8000-000000000001";
     let next = message(&plain, Some(parent));
     MESSAGES.check(&next).unwrap();
     let found = (&next["taskDescription"], &next["parentHandoffId"]);
     assert_eq!(found, (&json!(INITIAL), &json!(parent)));
-    assert_eq!(HandoffRequest::of_message(&next, &Value::Null), plain);
+    assert_eq!(HandoffRequest::of_page(&page(json!({ "message": next }))), plain);
 }
 
 #[test]
@@ -111,8 +112,10 @@ fn a_message_of_another_door_is_a_request_too() {
         "currentState": { "x": 1 }, "taskSummary": "Go", "timestamp": "2026-11-24T10:00:00Z",
         "conversationHistoryVerbatim": [],
     });
-    let view = json!({ "handoffId": "h", "toAgent": { "agentId": "b" }, "conversationId": "c" });
-    let told = serde_json::to_value(HandoffRequest::of_message(&message, &view)).unwrap();
+    let view = json!({
+        "handoffId": "h", "toAgent": { "agentId": "b" }, "conversationId": "c", "message": message,
+    });
+    let told = serde_json::to_value(HandoffRequest::of_page(&page(view))).unwrap();
     let expected = json!({
         "id": "h", "fromAgentId": "a", "toAgentId": "b", "reason": "", "task": "Go on",
         "context": {
@@ -205,6 +208,6 @@ proptest! {
         let made = message(&asked, None);
         let checked = MESSAGES.check(&made);
         prop_assert!(checked.is_ok(), "{checked:?} {made}");
-        prop_assert_eq!(HandoffRequest::of_message(&made, &Value::Null), asked);
+        prop_assert_eq!(HandoffRequest::of_page(&page(json!({ "message": made }))), asked);
     }
 }

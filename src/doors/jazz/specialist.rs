@@ -1,6 +1,5 @@
 //! The specialist that a strategy chooses for a task.
 
-use super::super::front::ApiRequest;
 use super::super::submission::Refusal;
 use super::call::Call;
 use super::outcomes;
@@ -47,13 +46,8 @@ impl Call {
         task: &str,
     ) -> Result<Vec<&'a Agent>, Refusal> {
         let task: String = task.chars().take(RANKED).collect();
-        let asked = ApiRequest::get(&["agents", "match"]).with(&[("task", &task)]);
-        let found = self.ask(asked).await.success()?.json;
-        let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let ids = items.iter().filter_map(|item| item["agentId"].as_str());
-        Ok(ids
-            .filter_map(|id| available.iter().find(|agent| agent.agent_id.as_str() == id))
-            .copied()
-            .collect())
+        let found = self.client.matching(Some(&task), None).await?.items.into_iter();
+        let known = |id: String| available.iter().copied().find(|it| it.agent_id.as_str() == id);
+        Ok(found.filter_map(|item| known(item.agent_id)).collect())
     }
 }

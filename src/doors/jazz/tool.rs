@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::super::state::Standing;
 use super::super::submission::Refusal;
 use super::answer::{self, ProblemContext, chosen, detail, named, refused};
 use super::call::{Call, Choice, SubmissionOptions, read_body};
@@ -15,12 +16,12 @@ use super::handoffs::{WaitingRequest, received};
 use super::request::{
     Form, HandoffContext, HandoffRequest, PublishRequest, ToolCall, check, digest,
 };
-use super::result::Standing;
 use super::router::SpecialistQuery;
 use super::{Jazz, observed, words};
 use crate::http::Api;
 use crate::http::extract::{Params, typed};
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, WarningView};
+use crate::http::views::HandoffView;
 use handoffd_domain::agent::Agent;
 use handoffd_domain::failure::Code;
 use handoffd_domain::strategy::RoutingStrategy;
@@ -166,9 +167,9 @@ fn tool_result(call: &Call, standing: &Standing, given: &ToolCall) -> (StatusCod
 struct Dispatched {
     id: String,
     /// Its page as it was committed, where this request made it.
-    page: Option<Value>,
-    /// `warnings` of the API's answer; `None` where an earlier request made the handoff.
-    warnings: Option<Value>,
+    page: Option<Box<HandoffView>>,
+    /// `warnings` of the API's answer; none where an earlier request made the handoff.
+    warnings: Vec<WarningView>,
     /// Absent where the message cannot be read any more.
     strategy: Option<RoutingStrategy>,
     /// The specialist's id.
@@ -272,10 +273,10 @@ impl SpecialistRequest<'_> {
             && let Some(earlier) = call.earlier(request, &digest).await?
         {
             return Ok(Dispatched {
-                id: earlier.handoff().to_owned(),
+                id: earlier.id().to_owned(),
                 page: None,
-                warnings: None,
-                strategy: RoutingStrategy::of_message(&earlier.view["message"]),
+                warnings: Vec::new(),
+                strategy: RoutingStrategy::of_message(earlier.message()),
                 receiver: earlier.receiver().to_owned(),
                 replayed: true,
             });
@@ -287,12 +288,12 @@ impl SpecialistRequest<'_> {
         let besides = SubmissionOptions { digest, choice: Some(choice), priority };
         match call.submit(&request, besides).await {
             Ok(committed) => Ok(Dispatched {
-                warnings: committed.warnings().cloned(),
+                warnings: committed.warnings().to_vec(),
                 id: committed.id,
                 page: committed.page,
                 strategy: Some(strategy),
                 receiver: specialist.agent_id.to_string(),
-                replayed: committed.view.is_none(),
+                replayed: committed.answer.is_none(),
             }),
             Err(refusal) => {
                 count_refused(call, strategy);
@@ -351,8 +352,8 @@ async fn published(call: &Call, body: Value) -> Result<Response, Refusal> {
                 "strategy": strategy,
                 "replayed": replayed,
             });
-            if let Some(warnings) = warnings {
-                told["warnings"] = warnings;
+            if !warnings.is_empty() {
+                told["warnings"] = json!(warnings);
             }
             Ok(named(chosen(answer::json(StatusCode::ACCEPTED, told), strategy), &id))
         }

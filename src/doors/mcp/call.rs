@@ -6,10 +6,11 @@ use rmcp::RoleServer;
 use rmcp::service::RequestContext;
 use serde_json::{Map, Value};
 
-use super::super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
+use super::super::client::ApiClient;
 use super::answer::ToolAnswer;
 use crate::http::Api;
 use crate::http::problem::Problem;
+use crate::http::views::HandoffView;
 use handoffd_broker::directory::Principal;
 use handoffd_domain::agent::Agent;
 use handoffd_domain::failure::Code;
@@ -18,19 +19,13 @@ use handoffd_domain::ids::AgentId;
 /// A call under way.
 pub(super) struct ToolCall<'a> {
     pub(super) api: &'a Api,
-    pub(super) front: &'a FrontDoor,
+    pub(super) client: ApiClient,
     pub(super) principal: &'a Principal,
-    pub(super) caller: CallerHeaders,
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) arguments: Map<String, Value>,
 }
 
 impl ToolCall<'_> {
-    /// Asks the API in the caller's name.
-    pub(super) async fn ask(&self, request: ApiRequest) -> ApiAnswer {
-        self.front.call(&self.caller, request).await
-    }
-
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.arguments.get(name).and_then(Value::as_str)
     }
@@ -52,8 +47,7 @@ impl ToolCall<'_> {
     }
 
     /// Whether the caller is the receiver of a handoff.
-    pub(super) fn receives(&self, view: &Value) -> bool {
-        let agent = self.principal.agent.as_ref().map(AgentId::as_str);
-        agent.is_some() && view.pointer("/toAgent/agentId").and_then(Value::as_str) == agent
+    pub(super) fn receives(&self, view: &HandoffView) -> bool {
+        self.principal.agent.as_ref().is_some_and(|own| own.as_str() == view.to_agent.agent_id)
     }
 }

@@ -33,8 +33,7 @@ pub(super) async fn submit(
 ) -> Result<Committed, ToolAnswer> {
     let submission = Submission {
         api: call.api,
-        front: call.front,
-        caller: &call.caller,
+        client: &call.client,
         door: DOOR,
         tenant: &call.principal.tenant,
         agent: call.agent()?,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::front::{ApiAnswer, ApiRequest};
+use super::super::client::{PageQuery, PromptOf, Waiting};
 use super::answer::{self, ToolAnswer, without_words};
 use super::call::ToolCall;
 use super::hand_off::wait_of;
@@ -10,6 +10,7 @@ use super::wait::Turn;
 use super::{receive, wait};
 use crate::http::problem::Problem;
 use handoffd_domain::handoff_tool::reachable;
+use handoffd_domain::lenient::UnreadableParts;
 use handoffd_store::clock;
 
 /// Agents that `find_agents` shows unless said.
@@ -37,46 +38,36 @@ impl ToolCall<'_> {
             "get_trace" => self.get_trace().await,
             "take_next" => receive::take_next(self).await,
             "list_dead_letters" => {
-                self.list("dead-letters", &["status", "reason", "fromAgent", "toAgent", "cursor"])
-                    .await
+                let filters = ["status", "reason", "fromAgent", "toAgent", "cursor"];
+                self.list(Waiting::DeadLetters, &filters).await
             }
-            "list_escalations" => self.list("escalations", &["status", "taskId", "cursor"]).await,
+            "list_escalations" => {
+                self.list(Waiting::Escalations, &["status", "taskId", "cursor"]).await
+            }
             "release" => {
-                self.decide("dead-letters", "handoffId", "release", &["reason", "waive"]).await
+                self.decide(Waiting::DeadLetters, "handoffId", tool, &["reason", "waive"]).await
             }
-            "discard" => self.decide("dead-letters", "handoffId", "discard", &["reason"]).await,
+            "discard" => self.decide(Waiting::DeadLetters, "handoffId", tool, &["reason"]).await,
             "resolve" => {
                 let body = ["action", "agentId", "reason"];
-                self.decide("escalations", "escalationId", "resolve", &body).await
+                self.decide(Waiting::Escalations, "escalationId", tool, &body).await
             }
             verb => receive::verdict(self, verb).await,
         };
         answer.unwrap_or_else(|refused| refused)
     }
 
-    async fn success(&self, request: ApiRequest) -> Result<ApiAnswer, ToolAnswer> {
-        self.ask(request).await.success().map_err(|refused| ToolAnswer::refused(&refused))
-    }
-
     async fn find_agents(&self) -> Result<ToolAnswer, ToolAnswer> {
-        let query: Vec<(&str, &str)> = ["task", "capability"]
-            .iter()
-            .filter_map(|name| Some((*name, self.text(name)?)))
-            .collect();
-        let found = self.success(ApiRequest::get(&["agents", "match"]).with(&query)).await?;
+        let found = self.client.matching(self.text("task"), self.text("capability")).await?;
         let most = self.arguments.get("limit").and_then(Value::as_u64).unwrap_or(SHOWN_AGENTS);
-        let mut items = found.json["items"].as_array().cloned().unwrap_or_default();
+        let mut items = found.items;
         // An agent sees only the agents to which it may hand off.
         if let Some(id) = &self.principal.agent {
             let agents = self.api.intake.directory.agents(&self.principal.tenant).await;
             let agents = agents.map_err(|err| ToolAnswer::problem(&Problem::from(err)))?;
             let own = agents.roster.find(id);
             let reached = own.map(|agent| reachable(agent, &agents.roster)).unwrap_or_default();
-            items.retain(|item| {
-                reached
-                    .iter()
-                    .any(|agent| item["agentId"].as_str() == Some(agent.agent_id.as_str()))
-            });
+            items.retain(|item| reached.iter().any(|it| it.agent_id.as_str() == item.agent_id));
         }
         items.truncate(usize::try_from(most).unwrap_or(usize::MAX));
         let text = match items.len() {
@@ -85,55 +76,53 @@ impl ToolCall<'_> {
             1 => "One agent fits.".to_owned(),
             many => format!("{many} agents fit, best first."),
         };
-        Ok(ToolAnswer::done(text, json!({ "agents": items, "rankedBy": found.json["rankedBy"] })))
+        Ok(ToolAnswer::done(text, json!({ "agents": items, "rankedBy": found.ranked_by })))
     }
 
     async fn check_handoff(&self) -> Result<ToolAnswer, ToolAnswer> {
         let id = self.text("handoffId").unwrap_or_default();
         let seconds = wait_of(&self.arguments);
-        let refused = |refused: ApiAnswer| ToolAnswer::refused(&refused);
-        let now = wait::read(self, id, Turn::Sender, 0).await.map_err(refused)?;
+        let now = wait::read(self, id, Turn::Sender, 0).await?;
         // A receiver that asked waits for the answer; everybody else for the sender's turn.
         let turn = if self.receives(&now.view) { Turn::Receiver } else { Turn::Sender };
-        let standing = wait::for_turn(self, id, turn, seconds).await.map_err(refused)?;
+        let standing = wait::for_turn(self, id, turn, seconds).await?;
         Ok(wait::outcome(self, standing, false).await)
     }
 
     async fn answer(&self) -> Result<ToolAnswer, ToolAnswer> {
         let id = self.text("handoffId").unwrap_or_default();
         let body = self.given(&["answer", "number"]);
-        let done = self.success(ApiRequest::post(&["handoffs", id, "answer"], body)).await?;
+        let done = self.client.answer(id, &body, None).await?;
         let text = "Answered: the receiver works on. Call check_handoff for the result.";
-        Ok(ToolAnswer::done(text, without_words(done.json)))
+        Ok(ToolAnswer::done(text, without_words(json!(done))))
     }
 
     /// Asks the sender, then waits for the answer.
     async fn question(&self) -> Result<ToolAnswer, ToolAnswer> {
         let id = self.text("handoffId").unwrap_or_default();
         let body = self.given(&["fencingToken", "question", "schema", "answerWithinMs"]);
-        self.success(ApiRequest::post(&["handoffs", id, "ask"], body)).await?;
+        self.client.say(id, "ask", &body, UnreadableParts::default()).await?;
         let seconds = wait_of(&self.arguments);
-        let standing = wait::for_turn(self, id, Turn::Receiver, seconds).await;
-        let standing = standing.map_err(|refused| ToolAnswer::refused(&refused))?;
+        let standing = wait::for_turn(self, id, Turn::Receiver, seconds).await?;
         Ok(wait::outcome(self, standing, false).await)
     }
 
     async fn get_handoff(&self) -> Result<ToolAnswer, ToolAnswer> {
         let id = self.text("handoffId").unwrap_or_default();
-        let found = self.success(ApiRequest::get(&["handoffs", id])).await?;
+        let found = self.client.handoff(id, PageQuery::default()).await?;
         let text = if self.text("include") == Some("prompt") {
-            self.success(ApiRequest::get(&["handoffs", id, "prompt"])).await?.text
+            self.client.prompt(id, PromptOf::Message).await?
         } else {
-            answer::state(&found.json)
+            answer::state(&found)
         };
-        Ok(ToolAnswer::done(text, without_words(found.json)))
+        Ok(ToolAnswer::done(text, without_words(json!(found))))
     }
 
     async fn cancel_task(&self) -> Result<ToolAnswer, ToolAnswer> {
         let id = self.text("taskId").unwrap_or_default();
         let body = self.given(&["reason", "graceMs"]);
-        let done = self.success(ApiRequest::post(&["tasks", id, "cancel"], body)).await?;
-        Ok(ToolAnswer::done("The task is withdrawn.", done.json))
+        let done = self.client.cancel_task(id, &body).await?;
+        Ok(ToolAnswer::done("The task is withdrawn.", json!(done)))
     }
 
     async fn save_checkpoint(&self) -> Result<ToolAnswer, ToolAnswer> {
@@ -141,57 +130,52 @@ impl ToolCall<'_> {
         let task = self.text("taskId").map_or_else(fresh, str::to_owned);
         let run = self.text("executionId").map_or_else(fresh, str::to_owned);
         let state = self.arguments.get("state").cloned().unwrap_or_default();
-        let saved =
-            self.success(ApiRequest::put(&["tasks", &task, "checkpoints", &run], state)).await?;
-        Ok(ToolAnswer::done("Saved. Give taskId and executionId to hand_off.", saved.json))
+        let saved = self.client.save_checkpoint(&task, &run, &state).await?;
+        Ok(ToolAnswer::done("Saved. Give taskId and executionId to hand_off.", json!(saved)))
     }
 
     /// The trace without what agents wrote: who, when, how it ended, what it cost.
     async fn get_trace(&self) -> Result<ToolAnswer, ToolAnswer> {
         let id = self.text("taskId").unwrap_or_default();
-        let mut trace = self.success(ApiRequest::get(&["tasks", id, "trace"])).await?.json;
-        for handoff in trace["handoffs"].as_array_mut().into_iter().flatten() {
-            *handoff = without_words(handoff.take());
-        }
-        let records = trace["records"].as_array().map_or(0, Vec::len);
-        let handoffs = trace["handoffs"].as_array().map_or(0, Vec::len);
-        let holds = trace["verification"]["ok"] == true;
+        let trace = self.client.trace(id).await?;
+        let records = trace.records();
         let text = format!(
-            "Task {id}: {}, {handoffs} handoffs, {records} records; the log {}.",
-            trace["status"].as_str().unwrap_or("never begun"),
-            if holds { "verifies" } else { "does NOT verify" }
+            "Task {id}: {}, {} handoffs, {records} records; the log {}.",
+            trace.status.as_deref().unwrap_or("never begun"),
+            trace.handoffs.len(),
+            if trace.verification.ok { "verifies" } else { "does NOT verify" }
         );
+        let handoffs: Vec<Value> = trace.handoffs.into_iter().map(without_words).collect();
         let structured = json!({
-            "taskId": trace["taskId"], "status": trace["status"], "handoffs": trace["handoffs"],
-            "records": records, "cost": trace["cost"], "verification": trace["verification"],
+            "taskId": trace.task_id, "status": trace.status, "handoffs": handoffs,
+            "records": records, "cost": trace.cost, "verification": trace.verification,
         });
         Ok(ToolAnswer::done(text, structured))
     }
 
     /// One page of a list.
-    async fn list(&self, resource: &str, filters: &[&str]) -> Result<ToolAnswer, ToolAnswer> {
+    async fn list(&self, list: Waiting, filters: &[&str]) -> Result<ToolAnswer, ToolAnswer> {
         let limit = self.arguments.get("limit").map(ToString::to_string);
         let mut query: Vec<(&str, &str)> =
             filters.iter().filter_map(|name| Some((*name, self.text(name)?))).collect();
         query.extend(limit.as_deref().map(|limit| ("limit", limit)));
-        let page = self.success(ApiRequest::get(&[resource]).with(&query)).await?;
-        let count = page.json["items"].as_array().map_or(0, Vec::len);
-        let more = page.text_at("/nextCursor").is_some();
+        let page = self.client.waiting(list, &query).await?;
+        let (count, more) = (page.items.len(), page.next_cursor.is_some());
         let text =
             format!("{count} entries{}.", if more { "; nextCursor leads to more" } else { "" });
-        Ok(ToolAnswer::done(text, page.json))
+        Ok(ToolAnswer::done(text, json!(page)))
     }
 
     /// A person's decision on one entry.
     async fn decide(
         &self,
-        resource: &str,
+        list: Waiting,
         id: &str,
         verb: &str,
         body: &[&str],
     ) -> Result<ToolAnswer, ToolAnswer> {
         let id = self.text(id).unwrap_or_default();
-        let done = self.success(ApiRequest::post(&[resource, id, verb], self.given(body))).await?;
-        Ok(ToolAnswer::done("Decided, and recorded with your reason.", done.json))
+        let done = self.client.decide(list, id, verb, &self.given(body)).await?;
+        Ok(ToolAnswer::done("Decided, and recorded with your reason.", done))
     }
 }

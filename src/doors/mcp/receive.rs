@@ -3,11 +3,12 @@
 use axum::http::request::Parts;
 use serde_json::{Map, Value, json};
 
-use super::super::front::ApiRequest;
-use super::answer::{ToolAnswer, ids, without_words};
+use super::super::client::PromptOf;
+use super::answer::ToolAnswer;
 use super::call::ToolCall;
 use super::hand_off::{meta_of, wait_of};
 use super::wait::Progress;
+use crate::http::inbox::{InboxItem, QuestionItem, ReturnItem};
 use handoffd_domain::lenient::UnreadableParts;
 
 /// Claims the next handoff, or a task that came back; waits for one where there is none.
@@ -15,19 +16,15 @@ pub(super) async fn take_next(call: &ToolCall<'_>) -> Result<ToolAnswer, ToolAns
     let agent = call.agent()?.to_owned();
     let progress = Progress::new(call, wait_of(&call.arguments));
     loop {
-        let seconds = progress.step().to_string();
-        let asked =
-            ApiRequest::get(&["agents", &agent, "inbox"]).with(&[("wait", &seconds), ("max", "1")]);
         // Not cut short: a handoff that the poll has claimed would have no holder until its claim runs out.
-        let inbox =
-            call.ask(asked).await.success().map_err(|refused| ToolAnswer::refused(&refused))?;
-        if let Some(item) = inbox.json.pointer("/items/0") {
+        let inbox = call.client.inbox(&agent, progress.step(), 1).await?;
+        if let Some(item) = inbox.items.first() {
             return Ok(handoff(call, item).await);
         }
-        if let Some(item) = inbox.json.pointer("/returns/0") {
+        if let Some(item) = inbox.returns.first() {
             return Ok(returned(call, item).await);
         }
-        if let Some(item) = inbox.json.pointer("/questions/0") {
+        if let Some(item) = inbox.questions.first() {
             return Ok(question(call, item).await);
         }
         if progress.step() == 0 {
@@ -42,56 +39,50 @@ pub(super) async fn take_next(call: &ToolCall<'_>) -> Result<ToolAnswer, ToolAns
 }
 
 /// A claimed handoff: its context as a guarded block, its ids as structured content.
-async fn handoff(call: &ToolCall<'_>, item: &Value) -> ToolAnswer {
-    let id = item["handoffId"].as_str().unwrap_or_default();
-    let block = call.ask(ApiRequest::get(&["handoffs", id, "prompt"])).await;
-    let message = &item["message"];
-    let mut structured = item.clone();
+async fn handoff(call: &ToolCall<'_>, item: &InboxItem) -> ToolAnswer {
+    let block = call.client.prompt(&item.handoff_id, PromptOf::Message).await;
+    let message = &item.message;
+    let mut structured = json!(item);
     if let Some(members) = structured.as_object_mut() {
         members.remove("message");
         members
             .insert("fromAgent".to_owned(), json!({ "agentId": message["fromAgent"]["agentId"] }));
         members.insert("costTracking".to_owned(), message["costTracking"].clone());
     }
-    match block.success() {
-        Ok(block) => {
-            ToolAnswer { meta: meta_of(message), ..ToolAnswer::done(block.text, structured) }
-        }
+    match block {
+        Ok(block) => ToolAnswer { meta: meta_of(message), ..ToolAnswer::done(block, structured) },
         // It is claimed all the same: the ids are needed to reject it.
         Err(refused) => ToolAnswer::failed(ToolAnswer::refused(&refused).text, structured),
     }
 }
 
 /// A task that came back with its result.
-async fn returned(call: &ToolCall<'_>, item: &Value) -> ToolAnswer {
-    let id = item["handoffId"].as_str().unwrap_or_default();
-    let block = call.ask(ApiRequest::get(&["handoffs", id, "result", "prompt"])).await;
-    let mut structured = item.clone();
+async fn returned(call: &ToolCall<'_>, item: &ReturnItem) -> ToolAnswer {
+    let block = call.client.prompt(&item.handoff_id, PromptOf::Result).await;
+    let mut structured = json!(item);
     if let Some(members) = structured.as_object_mut() {
         members.remove("completion");
         members.insert("returned".to_owned(), true.into());
     }
-    let text = block.success().map_or_else(
-        |_| "A task came back to you, without a result.".to_owned(),
-        |block| block.text,
-    );
-    ToolAnswer::done(text, structured)
+    let bare = || "A task came back to you, without a result.".to_owned();
+    ToolAnswer::done(block.ok().unwrap_or_else(bare), structured)
 }
 
 /// A question of a receiver to this agent.
-async fn question(call: &ToolCall<'_>, item: &Value) -> ToolAnswer {
-    let id = item["handoffId"].as_str().unwrap_or_default();
-    let block = call.ask(ApiRequest::get(&["handoffs", id, "question", "prompt"])).await;
-    let mut structured = item.clone();
+async fn question(call: &ToolCall<'_>, item: &QuestionItem) -> ToolAnswer {
+    let id = &item.handoff_id;
+    let block = call.client.prompt(id, PromptOf::Question).await;
+    let mut structured = json!(item);
     if let Some(members) = structured.as_object_mut() {
         members.remove("question");
         members.remove("schema");
         members.insert("asked".to_owned(), true.into());
     }
     let call_answer = format!("Call answer with handoffId {id}.");
-    let text = block
-        .success()
-        .map_or_else(|_| call_answer.clone(), |block| format!("{}\n{call_answer}", block.text));
+    let text = match block {
+        Ok(block) => format!("{block}\n{call_answer}"),
+        Err(_) => call_answer,
+    };
     ToolAnswer::done(text, structured)
 }
 
@@ -99,9 +90,7 @@ async fn question(call: &ToolCall<'_>, item: &Value) -> ToolAnswer {
 pub(super) async fn verdict(call: &ToolCall<'_>, verb: &str) -> Result<ToolAnswer, ToolAnswer> {
     let id = call.text("handoffId").unwrap_or_default().to_owned();
     let body = body(verb, &call.arguments);
-    let asked = ApiRequest::post(&["handoffs", &id, verb], body).without(unreadable(call));
-    let answer = call.ask(asked).await;
-    let answer = answer.success().map_err(|refused| ToolAnswer::refused(&refused))?;
+    let view = call.client.say(&id, verb, &body, unreadable(call)).await?;
     let text = match verb {
         "accept" => {
             "You hold the task. Do it; call heartbeat while you work, then complete or fail."
@@ -111,12 +100,13 @@ pub(super) async fn verdict(call: &ToolCall<'_>, verb: &str) -> Result<ToolAnswe
         "complete" => "Completed.",
         _ => "Given up: the task goes back to its sender.",
     };
-    let mut structured = ids(&answer.json);
-    structured["deadlineAt"] = answer.json["deadlineAt"].clone();
-    if let Some(warnings) = answer.json.get("warnings") {
-        structured["warnings"] = warnings.clone();
+    let mut structured = json!({
+        "handoffId": view.handoff_id, "taskId": view.task_id, "status": view.status, "deadlineAt": view.deadline_at,
+    });
+    if !view.warnings.is_empty() {
+        structured["warnings"] = json!(view.warnings);
     }
-    Ok(ToolAnswer::done(text, without_words(structured)))
+    Ok(ToolAnswer::done(text, structured))
 }
 
 /// The parts of the arguments that could not be kept as they came, by their places in the verdict's body.

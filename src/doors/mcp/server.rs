@@ -13,7 +13,8 @@ use rmcp::service::RequestContext;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::super::front::{ApiRequest, CallerHeaders, FrontDoor};
+use super::super::client::ApiClient;
+use super::super::front::{CallerHeaders, FrontDoor};
 use super::super::message;
 use super::answer::{ToolAnswer, state};
 use super::call::ToolCall;
@@ -64,8 +65,8 @@ impl McpServer {
         };
         let meta = &context.meta;
         let trace = meta.get_traceparent().map(|parent| (parent, meta.get_tracestate()));
-        let caller = CallerHeaders::of(parts, trace);
-        Ok(ToolCall { api: &self.api, front: &self.front, principal, caller, context, arguments })
+        let client = ApiClient::new(&self.front, CallerHeaders::of(parts, trace));
+        Ok(ToolCall { api: &self.api, client, principal, context, arguments })
     }
 
     /// Runs a call: a table's tool, or one that a contract names.
@@ -120,7 +121,8 @@ impl McpServer {
             Ok(committed) => committed,
             Err(refused) => return self.told(label, refused),
         };
-        let warnings = committed.view.as_ref().and_then(|view| view.get("warnings")).cloned();
+        let warnings = committed.warnings();
+        let warnings = (!warnings.is_empty()).then(|| json!(warnings));
         let tasks = call.context.client_capabilities().is_some_and(|can| can.supports_tasks());
         if tasks && let Ok(standing) = wait::read(call, &committed.id, wait::Turn::Sender, 0).await
         {
@@ -131,9 +133,9 @@ impl McpServer {
             return created.into();
         }
         let seconds = hand_off::wait_of(&call.arguments);
-        let replayed = committed.view.is_none();
-        if let Some(view) = committed.view.filter(|_| seconds == 0) {
-            return self.told(label, ToolAnswer::done(state(&view), view));
+        let replayed = committed.answer.is_none();
+        if let Some(answer) = committed.answer.filter(|_| seconds == 0) {
+            return self.told(label, ToolAnswer::done(state(&answer), json!(answer)));
         }
         let waited = wait::for_turn(call, &committed.id, wait::Turn::Sender, seconds).await;
         let mut answer = match waited {
@@ -299,13 +301,12 @@ impl ServerHandler for McpServer {
             .await
             .map_err(|_| unknown_task())?;
         self.count("tasks_cancel", "ok");
-        let Some(task) = standing.view["taskId"].as_str().filter(|_| !standing.has_ended()) else {
+        if standing.has_ended() {
             return Ok(());
-        };
+        }
         let body = json!({ "reason": "canceled by the client that handed it off" });
-        let done = call.ask(ApiRequest::post(&["tasks", task, "cancel"], body)).await;
         // Cooperative: a task that may not be canceled any more goes on, and tasks/get says so.
-        match done.success() {
+        match call.client.cancel_task(&standing.view.task_id, &body).await {
             Ok(_) => Ok(()),
             Err(refused) if refused.status.is_client_error() => Ok(()),
             Err(_) => {

@@ -2,10 +2,9 @@
 //! it is answered, and any broker knows it.
 
 use rmcp::model::{DetailedTask, Task, TaskPayload, TaskStatus};
-use serde_json::Value;
 
+use super::super::state::Standing;
 use super::answer::{ToolAnswer, as_task_result, state};
-use super::wait::Standing;
 use handoffd_domain::handoff::HandoffStatus;
 
 /// How often a client should ask, in milliseconds.
@@ -24,11 +23,9 @@ fn status_of(standing: &Standing) -> TaskStatus {
 /// A handoff as a task of the protocol.
 pub(super) fn task_of(standing: &Standing) -> Task {
     let view = &standing.view;
-    let text = |name: &str| view.get(name).and_then(Value::as_str);
-    let created = text("createdAt").unwrap_or_default();
-    let changed = text("endedAt").or_else(|| text("acceptedAt")).unwrap_or(created);
-    let id = text("handoffId").unwrap_or_default();
-    Task::new(id, status_of(standing), created, changed)
+    let created = &view.created_at;
+    let changed = view.ended_at.as_ref().or(view.accepted_at.as_ref()).unwrap_or(created);
+    Task::new(standing.id(), status_of(standing), created, changed)
         .with_poll_interval_ms(POLL_MS)
         .with_status_message(state(view))
 }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::front::{ApiAnswer, ApiRequest};
+use super::super::client::{ApiRefusal, PageQuery, PromptOf};
+use super::super::state::Standing;
 use super::answer::{ToolAnswer, asking_branch, branches, code, state, without_words};
 use super::call::ToolCall;
 use handoffd_domain::handoff::HandoffStatus;
@@ -55,35 +56,17 @@ impl<'a> Progress<'a> {
     }
 }
 
-/// A handoff and its replacement.
-#[derive(Debug, Clone)]
-pub(super) struct Standing {
-    /// The handoff's own page.
-    pub(super) view: Value,
-    /// The page of its last successor.
-    successor: Option<Value>,
-}
-
 impl Standing {
-    /// The page that counts.
-    fn last(&self) -> &Value {
-        self.successor.as_ref().unwrap_or(&self.view)
-    }
-
-    /// The status that counts.
-    pub(super) fn status(&self) -> Option<HandoffStatus> {
-        HandoffStatus::parse(self.last()["status"].as_str()?)
-    }
-
     /// Whether the receiver, or one of several, waits for an answer.
-    fn asks(&self) -> bool {
-        self.status() == Some(HandoffStatus::InputRequired) || asking_branch(self.last()).is_some()
+    fn is_asking(&self) -> bool {
+        self.status() == Some(HandoffStatus::InputRequired)
+            || asking_branch(branches(self.last())).is_some()
     }
 
     /// Whether the caller's own question was answered.
     fn answered(&self, call: &ToolCall<'_>) -> bool {
         call.receives(&self.view)
-            && self.view.pointer("/asked/state").and_then(Value::as_str) == Some("ANSWERED")
+            && self.view.asked.as_ref().is_some_and(|asked| asked.state == "ANSWERED")
             && self.status() == Some(HandoffStatus::Accepted)
     }
 
@@ -108,17 +91,10 @@ pub(super) async fn read(
     id: &str,
     turn: Turn,
     seconds: u64,
-) -> Result<Standing, ApiAnswer> {
-    let seconds = seconds.to_string();
-    let until = if turn == Turn::Sender { "asked" } else { "answered" };
-    let query = [("wait", seconds.as_str()), ("until", until)];
-    let view = call.ask(ApiRequest::get(&["handoffs", id]).with(&query)).await.success()?.json;
-    let successor = match view["successorId"].as_str() {
-        None => None,
-        // Not the caller's to read, perhaps: then the handoff itself is all there is to tell.
-        Some(id) => call.ask(ApiRequest::get(&["handoffs", id])).await.success().ok(),
-    };
-    Ok(Standing { view, successor: successor.map(|answer| answer.json) })
+) -> Result<Standing, ApiRefusal> {
+    let until = Some(if turn == Turn::Sender { "asked" } else { "answered" });
+    let query = PageQuery { include: None, wait: Some(seconds), until };
+    Ok(call.client.succeeded(call.client.handoff(id, query).await?, None).await)
 }
 
 /// Waits for the caller's turn, and tells the client every ten seconds that it waits.
@@ -130,7 +106,7 @@ pub(super) async fn for_turn(
     id: &str,
     turn: Turn,
     seconds: u64,
-) -> Result<Standing, ApiAnswer> {
+) -> Result<Standing, ApiRefusal> {
     let progress = Progress::new(call, seconds);
     loop {
         let step = progress.step();
@@ -140,8 +116,8 @@ pub(super) async fn for_turn(
             () = call.context.ct.cancelled() => read(call, id, turn, 0).await?,
         };
         let reached = match turn {
-            Turn::Sender => standing.has_ended() || standing.asks(),
-            Turn::Receiver => !standing.asks(),
+            Turn::Sender => standing.has_ended() || standing.is_asking(),
+            Turn::Receiver => !standing.is_asking(),
         };
         if reached || progress.step() == 0 {
             return Ok(standing);
@@ -164,34 +140,33 @@ pub(super) async fn outcome(call: &ToolCall<'_>, standing: Standing, as_error: b
         Some(status) => status.is_final(),
     };
     let mut text = state(standing.last());
-    let asks_sender = standing.asks() && !call.receives(standing.last());
+    let asks_sender = standing.is_asking() && !call.receives(standing.last());
     let refused =
         matches!(standing.status(), Some(HandoffStatus::Rejected | HandoffStatus::Failed));
     let page = if standing.status() == Some(HandoffStatus::Completed) || refused {
-        Some("result")
+        Some(PromptOf::Result)
     } else {
-        (asks_sender || standing.answered(call)).then_some("question")
+        (asks_sender || standing.answered(call)).then_some(PromptOf::Question)
     };
     if let Some(page) = page {
         let last = standing.last();
-        let shown = asking_branch(last).unwrap_or(last);
-        let id = shown["handoffId"].as_str().unwrap_or_default();
-        let block = call.ask(ApiRequest::get(&["handoffs", id, page, "prompt"])).await;
-        if let Ok(block) = block.success() {
-            text = if asks_sender || refused || branches(last).is_some() {
-                format!("{}\n{text}", block.text)
+        let branches = branches(last);
+        let id = asking_branch(branches).map_or(&last.handoff_id, |branch| &branch.handoff_id);
+        if let Ok(block) = call.client.prompt(id, page).await {
+            text = if asks_sender || refused || !branches.is_empty() {
+                format!("{block}\n{text}")
             } else {
-                block.text
+                block
             };
         }
     }
-    let mut structured = without_words(standing.view);
+    let mut structured = without_words(json!(standing.view));
     if let Some(successor) = standing.successor {
         structured["successor"] = json!({
-            "handoffId": successor["handoffId"],
-            "status": successor["status"],
-            "toAgent": successor["toAgent"],
-            "reason": code(successor.get("reason")),
+            "handoffId": successor.handoff_id,
+            "status": successor.status,
+            "toAgent": successor.to_agent,
+            "reason": code(successor.reason.as_deref()),
         });
     }
     ToolAnswer { is_error: as_error && ended_badly, ..ToolAnswer::done(text, structured) }

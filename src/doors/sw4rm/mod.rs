@@ -16,7 +16,8 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
 
-use super::front::{ApiAnswer, ApiRequest, CallerHeaders, FrontDoor};
+use super::client::ApiClient;
+use super::front::{CallerHeaders, FrontDoor};
 use super::names::Names;
 use super::submission::Refusal;
 use crate::http::Api;
@@ -37,9 +38,8 @@ struct Sw4rm {
 /// A call under way: in whose name, and by which trace.
 struct Call {
     api: Api,
-    front: FrontDoor,
+    client: ApiClient,
     principal: Principal,
-    caller: CallerHeaders,
 }
 
 impl Call {
@@ -50,15 +50,9 @@ impl Call {
         let Caller(principal) = Caller::from_request_parts(&mut parts, api).await?;
         Ok(Self {
             api: api.clone(),
-            front: door.front.clone(),
+            client: ApiClient::new(&door.front, CallerHeaders::of(&parts, None)),
             principal,
-            caller: CallerHeaders::of(&parts, None),
         })
-    }
-
-    /// Asks the API in the caller's name.
-    async fn ask(&self, request: ApiRequest) -> Result<ApiAnswer, Refusal> {
-        Ok(self.front.call(&self.caller, request).await.success()?)
     }
 }
 
@@ -99,9 +93,9 @@ async fn observed(
 fn problem_of(refusal: Refusal) -> Problem {
     match refusal {
         Refusal::Door(problem) => *problem,
-        Refusal::Api(answer) => {
-            let problem = Problem::of_document(answer.status, &answer.json);
-            Problem { retry_after: answer.retry_after, ..problem }
+        Refusal::Api(refusal) => {
+            let problem = Problem::of_details(refusal.status, *refusal.problem);
+            Problem { retry_after: refusal.retry_after, ..problem }
         }
     }
 }

@@ -9,16 +9,18 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::super::front::ApiRequest;
+use super::super::client::PageQuery;
+use super::super::state::Standing;
 use super::super::submission::{Refusal, Submission};
 use super::request::{Addressee, MappedRequest, Mapping, map, trim, wrong};
-use super::response::{Standing, relocate, submitted, unrouted, warn, warn_of};
+use super::response::{relocate, relocate_warnings, submitted, unrouted, warn, warn_of};
 use super::{Call, DOOR, Sw4rm, observed};
 use crate::doors::message::Ids;
 use crate::http::Api;
 use crate::http::extract::{
     JsonBytes, Params, Said, heavy, idempotency_key, parse, preferred_wait,
 };
+use crate::http::inbox::InboxItem;
 use crate::http::problem::Problem;
 use handoffd_domain::agent::Agent;
 use handoffd_domain::failure::Code;
@@ -120,8 +122,7 @@ async fn submit(
     }
     let submission = Submission {
         api: &call.api,
-        front: &call.front,
-        caller: &call.caller,
+        client: &call.client,
         door: DOOR,
         tenant: &call.principal.tenant,
         agent: &mapped.from,
@@ -135,10 +136,10 @@ async fn submit(
     };
     let committed = match submission.submit().await {
         Ok(committed) => committed,
-        Err(Refusal::Api(mut answer)) => {
-            relocate(&mut answer.json, Some(&mapped.addressee));
-            if answer.text_at("/code") != Some(Code::NoCapableAgent.as_str()) {
-                return Err(Refusal::Api(answer));
+        Err(Refusal::Api(mut refusal)) => {
+            relocate(&mut refusal.problem, Some(&mapped.addressee));
+            if refusal.code() != Some(Code::NoCapableAgent) {
+                return Err(refusal.into());
             }
             let addressed = match &mapped.addressee {
                 Addressee::Agent(id) => registered(id),
@@ -153,14 +154,14 @@ async fn submit(
                 || clock::random_id().to_string(),
                 |request| Ids::named(DOOR, &mapped.from, request).handoff,
             );
-            let response = unrouted(&id, &reason, &answer.json, &mapped.warnings);
+            let response = unrouted(&id, &reason, &refusal.problem, &mapped.warnings);
             return Ok(axum::Json(response).into_response());
         }
         Err(refusal) => return Err(refusal),
     };
-    let mut view = committed.view;
+    let mut view = committed.answer;
     if let Some(view) = &mut view {
-        relocate(view, Some(&mapped.addressee));
+        relocate_warnings(&mut view.warnings, Some(&mapped.addressee));
     }
     if let Some(view) = view.as_ref().filter(|_| wait.is_none_or(|seconds| seconds == 0)) {
         let response = submitted(view, &mapped.warnings);
@@ -170,7 +171,7 @@ async fn submit(
     let mut response = standing.response(call.agent());
     warn(&mut response, &mapped.warnings);
     // The gate's warnings come once.
-    warn_of(&mut response, view.as_ref());
+    warn_of(&mut response, view.as_ref().map_or(&[], |view| &view.warnings));
     Ok(axum::Json(response).into_response())
 }
 
@@ -183,18 +184,8 @@ impl Call {
 
 /// Reads a handoff, after a wait of so many seconds for its verdict.
 async fn read(call: &Call, id: &str, wait: Option<u64>) -> Result<Standing, Refusal> {
-    let mut asked = ApiRequest::get(&["handoffs", id]).with(&[("include", "message,verdict")]);
-    if let Some(seconds) = wait {
-        asked = asked.with(&[("wait", &seconds.to_string())]);
-    }
-    let view = call.ask(asked).await?.json;
-    let mut successor = None;
-    if let Some(next) = view.get("successorId").and_then(Value::as_str) {
-        let asked = ApiRequest::get(&["handoffs", next]).with(&[("include", "verdict")]);
-        // Not the caller's to read, perhaps: then the handoff itself is all there is to tell.
-        successor = call.ask(asked).await.ok().map(|answer| answer.json);
-    }
-    Ok(Standing { view, successor })
+    let query = PageQuery { include: Some("message,verdict"), wait, until: None };
+    Ok(call.client.succeeded(call.client.handoff(id, query).await?, Some("verdict")).await)
 }
 
 /// `get_handoff_status`.
@@ -227,22 +218,15 @@ pub(super) async fn pending(
         let query: PendingParams = params(&mut parts, &api).await?;
         let most = trim(query.trim)?;
         let (wait, max) = (query.wait.unwrap_or(0), query.max.unwrap_or(PENDING));
-        let asked = ApiRequest::get(&["agents", &agent, "inbox"])
-            .with(&[("wait", &wait.to_string()), ("max", &max.to_string())]);
-        let mut told = call.ask(asked).await?.json;
-        let items = told.get_mut("items").map(Value::take).unwrap_or_default();
-        let requests: Vec<Value> = items
-            .as_array()
-            .into_iter()
-            .flatten()
-            .map(|item| claimed(item, &agent, most))
-            .collect();
+        let inbox = call.client.inbox(&agent, wait, max).await?;
+        let requests = inbox.items.into_iter().map(|item| claimed(item, &agent, most));
         let mut body = Map::new();
-        body.insert("handoffs".to_owned(), requests.into());
-        for name in ["returns", "questions"] {
-            if let Some(value) = told.get_mut(name) {
-                body.insert(name.to_owned(), value.take());
-            }
+        body.insert("handoffs".to_owned(), requests.collect());
+        if !inbox.returns.is_empty() {
+            body.insert("returns".to_owned(), json!(inbox.returns));
+        }
+        if !inbox.questions.is_empty() {
+            body.insert("questions".to_owned(), json!(inbox.questions));
         }
         Ok(axum::Json(body).into_response())
     };
@@ -250,22 +234,23 @@ pub(super) async fn pending(
 }
 
 /// A claimed handoff as its request, with how long the claim lasts.
-fn claimed(item: &Value, agent: &str, trim: Option<usize>) -> Value {
-    let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
-    let number = |name: &str| item.get(name).and_then(Value::as_i64).unwrap_or_default();
+fn claimed(item: InboxItem, agent: &str, trim: Option<usize>) -> Value {
     let facts = DeliveryFacts {
         receiver: agent,
-        handoff_id: text("handoffId"),
-        task_id: text("taskId"),
-        attempt: number("attempt"),
-        fencing_token: number("fencingToken"),
+        handoff_id: &item.handoff_id,
+        task_id: &item.task_id,
+        attempt: item.attempt.into(),
+        fencing_token: item.fencing_token,
     };
-    let mut request = request(&item["message"], &facts, trim);
+    let mut request = request(&item.message, &facts, trim);
     let own = &mut request["metadata"][BROKER_METADATA];
-    for name in ["claimedUntil", "verdictBy", "traceparent", "tracestate"] {
-        if let Some(value) = item.get(name) {
-            own[name] = value.clone();
-        }
+    own["claimedUntil"] = item.claimed_until.into();
+    own["traceparent"] = item.traceparent.into();
+    if let Some(time) = item.verdict_by {
+        own["verdictBy"] = time.into();
+    }
+    if !item.tracestate.is_empty() {
+        own["tracestate"] = item.tracestate.into();
     }
     request
 }
@@ -397,17 +382,12 @@ async fn verdict(
         let token = token.to_str().unwrap_or_default().trim();
         given.insert("fencingToken".to_owned(), token.into());
     }
-    let asked = ApiRequest::post(&["handoffs", id, form.verb], Value::Object(given));
-    let asked = asked.without(unreadable);
-    let view = call.ask(asked).await.map_err(|refusal| match refusal {
-        Refusal::Api(mut answer) => {
-            relocate(&mut answer.json, None);
-            Refusal::Api(answer)
-        }
-        own @ Refusal::Door(_) => own,
+    let said = call.client.say(id, form.verb, &Value::Object(given), unreadable).await;
+    let view = said.map_err(|mut refusal| {
+        relocate(&mut refusal.problem, None);
+        refusal
     })?;
-    let standing = Standing { view: view.json, successor: None };
-    Ok(axum::Json(standing.response(call.agent())).into_response())
+    Ok(axum::Json(Standing::alone(view).response(call.agent())).into_response())
 }
 
 #[cfg(test)]
@@ -432,9 +412,10 @@ mod tests {
     #[test]
     fn a_claimed_handoff_says_how_long_it_is_claimed() {
         let item = json!({
-            "handoffId": "h", "taskId": "t", "attempt": 1, "fencingToken": 4, "claimedUntil": "x", "message": { "reason": "r" },
+            "handoffId": "h", "taskId": "t", "attempt": 1, "fencingToken": 4, "claimedUntil": "x", "traceparent": "",
+            "message": { "reason": "r" },
         });
-        let request = claimed(&item, "b", None);
+        let request = claimed(serde_json::from_value(item).unwrap(), "b", None);
         let own = &request["metadata"]["handoffd"];
         assert_eq!((&own["fencingToken"], &own["claimedUntil"]), (&json!(4), &json!("x")));
         assert_eq!(request["to_agent"], "b");

@@ -2,55 +2,47 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::state::Standing;
 use super::request::Addressee;
+use crate::http::problem::{ProblemDetails, WarningView};
+use crate::http::views::{HandoffView, SubmittedView};
 use handoffd_domain::handoff::HandoffStatus;
 use handoffd_domain::warning::Warning;
 use handoffd_gate::sw4rm::{ALL_UNAVAILABLE, Status};
 
-/// A handoff and its replacement.
-#[derive(Debug, Clone)]
-pub(super) struct Standing {
-    /// The handoff's own page.
-    pub(super) view: Value,
-    /// The page of its last successor, where the caller may read it.
-    pub(super) successor: Option<Value>,
-}
-
 /// Whether a page is of an agent's own work: the agent is its receiver.
-fn receives(page: &Value, agent: Option<&str>) -> bool {
-    agent.is_some() && page.pointer("/toAgent/agentId").and_then(Value::as_str) == agent
+fn receives(page: &HandoffView, agent: Option<&str>) -> bool {
+    agent == Some(page.to_agent.agent_id.as_str())
 }
 
 impl Standing {
     /// The page that counts for an agent: a receiver's own handoff, and for others its last replacement.
-    fn page(&self, agent: Option<&str>) -> &Value {
+    fn page_for(&self, agent: Option<&str>) -> &HandoffView {
         let own = receives(&self.view, agent);
         self.successor.as_ref().filter(|_| !own).unwrap_or(&self.view)
     }
 
     /// Whether none of the preferred agents took the handoff. A handoff that an agent accepted, or that its sender or the
     /// broker ended, has a reason of its own.
-    fn is_unavailable(&self, page: &Value) -> bool {
-        let message = &self.view["message"];
+    fn is_unavailable(&self, page: &HandoffView) -> bool {
+        let message = self.message();
         let preferred = message.get("preferredAgents").is_some()
             || message.pointer("/extensions/sw4rm/preferred").is_some();
-        let ended = page["status"].as_str().and_then(HandoffStatus::parse);
+        let ended = HandoffStatus::parse(&page.status);
         let untaken = matches!(
             ended,
             Some(HandoffStatus::Rejected | HandoffStatus::Expired | HandoffStatus::Failed)
         );
-        preferred && untaken && [&self.view, page].iter().all(|one| one["acceptedAt"].is_null())
+        preferred && untaken && [&self.view, page].iter().all(|one| one.accepted_at.is_none())
     }
 
     /// The response for an agent.
     pub(super) fn response(&self, agent: Option<&str>) -> Value {
-        let page = self.page(agent);
-        let text = |name: &str| page.get(name).and_then(Value::as_str);
-        let truth = text("status").unwrap_or_default();
-        let status = HandoffStatus::parse(truth).map_or(Status::Rejected, Status::of);
+        let page = self.page_for(agent);
+        let status = HandoffStatus::parse(&page.status).map_or(Status::Rejected, Status::of);
         let own = receives(page, agent);
         let mut metadata = facts(page, status, own);
-        let mut reason = text("reason").filter(|_| !status.is_accepted());
+        let mut reason = page.reason.as_deref().filter(|_| !status.is_accepted());
         if self.is_unavailable(page) && !own {
             if let Some(last) = reason.filter(|last| *last != ALL_UNAVAILABLE) {
                 metadata.insert("last_rejection".to_owned(), last.into());
@@ -58,11 +50,11 @@ impl Standing {
             reason = Some(ALL_UNAVAILABLE);
         }
         if self.successor.is_some() && !own {
-            metadata.insert("successor_id".to_owned(), page["handoffId"].clone());
+            metadata.insert("successor_id".to_owned(), page.handoff_id.as_str().into());
         }
         json!({
             "accepted": status.is_accepted(),
-            "handoff_id": self.view["handoffId"],
+            "handoff_id": self.id(),
             "rejection_reason": reason,
             "status": status.as_str(),
             "metadata": metadata,
@@ -70,25 +62,29 @@ impl Standing {
     }
 }
 
-/// Members of a response's metadata, and where a page has them.
-const FACTS: [(&str, &str); 13] = [
-    ("handoff_status", "/status"),
-    ("task_id", "/taskId"),
-    ("from_agent", "/fromAgent/agentId"),
-    ("to_agent", "/toAgent/agentId"),
-    ("created_at", "/createdAt"),
-    ("accepted_at", "/acceptedAt"),
-    ("details", "/verdict/details"),
-    ("result", "/result"),
-    ("iterations", "/iterations"),
-    ("conversation_summary", "/conversationSummary"),
-    ("question", "/asked"),
-    ("receipt", "/receipt"),
-    ("warnings", "/warnings"),
+type Fact = (&'static str, fn(&HandoffView) -> Value);
+
+/// Members of a response's metadata, and the facts of a page that they tell; null for none.
+const FACTS: [Fact; 13] = [
+    ("handoff_status", |page| json!(page.status)),
+    ("task_id", |page| json!(page.task_id)),
+    ("from_agent", |page| json!(page.from_agent.agent_id)),
+    ("to_agent", |page| json!(page.to_agent.agent_id)),
+    ("created_at", |page| json!(page.created_at)),
+    ("accepted_at", |page| json!(page.accepted_at)),
+    ("details", |page| json!(said(page, "details"))),
+    ("result", |page| json!(page.result)),
+    ("iterations", |page| json!(page.iterations)),
+    ("conversation_summary", |page| json!(page.conversation_summary)),
+    ("question", |page| json!(page.asked)),
+    ("receipt", |page| json!(page.receipt)),
+    ("warnings", |page| json!(Some(&page.warnings).filter(|list| !list.is_empty()))),
 ];
 /// The same for the receiver alone.
-const RECEIVERS: [(&str, &str); 2] =
-    [("fencing_token", "/fencingToken"), ("deadline_at", "/deadlineAt")];
+const RECEIVERS: [Fact; 2] = [
+    ("fencing_token", |page| json!(page.fencing_token)),
+    ("deadline_at", |page| json!(page.deadline_at)),
+];
 /// The other members that the broker says.
 const OTHERS: [&str; 8] = [
     "rejected_at",
@@ -106,10 +102,15 @@ fn is_brokers(name: &str) -> bool {
     OTHERS.contains(&name) || FACTS.iter().chain(&RECEIVERS).any(|(own, _)| *own == name)
 }
 
+/// A member of the receiver's verdict.
+fn said<'a>(page: &'a HandoffView, name: &str) -> Option<&'a Value> {
+    page.verdict.as_ref()?.get(name)
+}
+
 /// The other facts of a page: the receiver's own metadata, times, and the broker's facts. The receiver's words never
 /// appear under a name of the broker's.
-fn facts(page: &Value, status: Status, own: bool) -> Map<String, Value> {
-    let mut metadata = match page.pointer("/verdict/metadata") {
+fn facts(page: &HandoffView, status: Status, own: bool) -> Map<String, Value> {
+    let mut metadata = match said(page, "metadata") {
         Some(Value::Object(said)) => said.clone(),
         _ => Map::new(),
     };
@@ -119,58 +120,49 @@ fn facts(page: &Value, status: Status, own: bool) -> Map<String, Value> {
         Status::Expired => "expired_at",
         _ => "rejected_at",
     };
-    for (member, pointer) in FACTS.into_iter().chain([(ended, "/endedAt")]) {
-        if let Some(value) = page.pointer(pointer).filter(|value| !value.is_null()) {
-            metadata.insert(member.to_owned(), value.clone());
-        }
-    }
+    let ended: Fact = (ended, |page| json!(page.ended_at));
+    let known = FACTS.into_iter().chain([ended]).map(|(name, of)| (name.to_owned(), of(page)));
+    metadata.extend(known.filter(|(_, value)| !value.is_null()));
     if own {
-        for (member, pointer) in RECEIVERS {
-            metadata.insert(member.to_owned(), page.pointer(pointer).cloned().unwrap_or_default());
-        }
+        metadata.extend(RECEIVERS.map(|(name, of)| (name.to_owned(), of(page))));
     }
     metadata
 }
 
 /// The response to a fresh submission.
-pub(super) fn submitted(view: &Value, warnings: &[Warning]) -> Value {
-    let truth = view["status"].as_str().unwrap_or_default();
-    let status = HandoffStatus::parse(truth).map_or(Status::Pending, Status::of);
+pub(super) fn submitted(view: &SubmittedView, warnings: &[Warning]) -> Value {
+    let status = HandoffStatus::parse(&view.status).map_or(Status::Pending, Status::of);
     let mut metadata = Map::new();
-    for (member, name) in [
-        ("handoff_status", "status"),
-        ("task_id", "taskId"),
-        ("receipt", "receipt"),
-        ("context", "context"),
-    ] {
-        if let Some(value) = view.get(name) {
-            metadata.insert(member.to_owned(), value.clone());
-        }
+    metadata.insert("handoff_status".to_owned(), view.status.as_str().into());
+    metadata.insert("task_id".to_owned(), view.task_id.as_str().into());
+    if let Some(receipt) = &view.receipt {
+        metadata.insert("receipt".to_owned(), json!(receipt));
+    }
+    if let Some(context) = &view.context {
+        metadata.insert("context".to_owned(), json!(context));
     }
     let mut response = json!({
         "accepted": status.is_accepted(),
-        "handoff_id": view["handoffId"],
+        "handoff_id": view.handoff_id,
         "rejection_reason": null,
         "status": status.as_str(),
         "metadata": metadata,
     });
     warn(&mut response, warnings);
-    warn_of(&mut response, Some(view));
+    warn_of(&mut response, &view.warnings);
     response
 }
 
 /// Adds the warnings of the API's answer to the submission.
-pub(super) fn warn_of(response: &mut Value, view: Option<&Value>) {
-    if let Some(Value::Array(more)) = view.and_then(|view| view.get("warnings")) {
-        add_warnings(response, more.clone());
-    }
+pub(super) fn warn_of(response: &mut Value, warnings: &[WarningView]) {
+    add_warnings(response, warnings.iter().map(|one| json!(one)).collect());
 }
 
 /// The response to a request that no agent can take.
 pub(super) fn unrouted(
     handoff_id: &str,
     reason: &str,
-    problem: &Value,
+    problem: &ProblemDetails,
     warnings: &[Warning],
 ) -> Value {
     let mut response = json!({
@@ -178,7 +170,7 @@ pub(super) fn unrouted(
         "handoff_id": handoff_id,
         "rejection_reason": reason,
         "status": Status::Rejected.as_str(),
-        "metadata": { "code": problem["code"], "failures": problem["failures"] },
+        "metadata": { "code": problem.code, "failures": problem.failures },
     });
     warn(&mut response, warnings);
     response
@@ -186,10 +178,7 @@ pub(super) fn unrouted(
 
 /// Adds the door's own warnings.
 pub(super) fn warn(response: &mut Value, warnings: &[Warning]) {
-    let told = warnings.iter().map(
-        |one| json!({ "code": one.code.as_str(), "pointer": one.pointer, "message": one.message }),
-    );
-    add_warnings(response, told.collect());
+    warn_of(response, &warnings.iter().map(WarningView::from).collect::<Vec<_>>());
 }
 
 fn add_warnings(response: &mut Value, more: Vec<Value>) {
@@ -245,23 +234,27 @@ fn place(pointer: &str, addressee: Option<&Addressee>) -> String {
     found.unwrap_or_else(|| pointer.to_owned())
 }
 
-/// Names the places of a refusal, and of warnings, as this door's documents have them.
-pub(super) fn relocate(document: &mut Value, addressee: Option<&Addressee>) {
-    for list in ["failures", "warnings"] {
-        for one in document.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            if let Some(pointer) = one.get("pointer").and_then(Value::as_str) {
-                one["pointer"] = place(pointer, addressee).into();
-            }
-        }
+/// Names the places of a refusal as this door's documents have them.
+pub(super) fn relocate(problem: &mut ProblemDetails, addressee: Option<&Addressee>) {
+    for one in &mut problem.failures {
+        one.pointer = place(&one.pointer, addressee);
+    }
+}
+
+/// The same for the places of warnings.
+pub(super) fn relocate_warnings(warnings: &mut [WarningView], addressee: Option<&Addressee>) {
+    for one in warnings {
+        one.pointer = place(&one.pointer, addressee);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doors::state::tests::page;
 
     fn standing(view: Value, successor: Option<Value>) -> Standing {
-        Standing { view, successor }
+        Standing { view: page(view), successor: successor.map(page) }
     }
 
     #[test]
@@ -389,10 +382,11 @@ mod tests {
     fn warnings_of_both_sides_are_told() {
         let mine =
             [Warning::new(handoffd_domain::warning::WarningCode::WithoutEffect, "/timeout", "x")];
-        let told = submitted(
-            &json!({ "handoffId": "h", "status": "PENDING", "warnings": [{ "pointer": "/y" }] }),
-            &mine,
-        );
+        let view = json!({
+            "handoffId": "h", "taskId": "t", "status": "PENDING", "links": { "self": "", "trace": "" },
+            "warnings": [{ "code": "", "pointer": "/y", "message": "" }],
+        });
+        let told = submitted(&serde_json::from_value(view).unwrap(), &mine);
         let pointers: Vec<&Value> = told["metadata"]["warnings"]
             .as_array()
             .unwrap()

@@ -12,7 +12,7 @@ use handoffd_domain::residency::Region;
 use handoffd_store::store::events::{CursorRow, EventDeliveryRow, SubscriptionRow};
 
 /// A subscription, without its secret.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubscriptionView {
     /// Its id.
@@ -43,8 +43,8 @@ pub struct SubscriptionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer_basis: Option<String>,
     /// The names of the credentials that its endpoint asks for (`authorization`, `token`), never shown; absent where there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub credentials_set: Vec<&'static str>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials_set: Vec<String>,
     /// How far it has been told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<ProgressView>,
@@ -56,7 +56,7 @@ pub struct SubscriptionView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
     /// The parts of the subscription that do not hold, in the answer to its change; absent if there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<WarningView>,
 }
 
@@ -110,7 +110,7 @@ impl SubscriptionBody {
 }
 
 /// The agent, task or handoff that a subscription is limited to.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FilterView {
     /// Events that this agent has a part in.
@@ -125,7 +125,7 @@ pub struct FilterView {
 }
 
 /// How far a subscription has been told.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProgressView {
     /// The last event that it was told of, or passed over.
@@ -160,6 +160,7 @@ impl SubscriptionView {
         let it = &row.subscription;
         let owner = Subscriber::Subscription(row.id);
         let credentials = AgentSecrets::parse(&row.secrets).credentials(vault, &row.tenant, &owner);
+        let credentials = credentials.unwrap_or_default().names();
         Self {
             subscription_id: row.id.to_string(),
             url: it.url.clone(),
@@ -176,7 +177,7 @@ impl SubscriptionView {
             disabled_reason: it.disabled_reason.clone(),
             region: it.region.map(|region| region.to_string()),
             transfer_basis: it.transfer_basis.clone(),
-            credentials_set: credentials.unwrap_or_default().names(),
+            credentials_set: credentials.into_iter().map(str::to_owned).collect(),
             progress: None,
             created_at: row.created_at.rfc3339(),
             updated_at: row.updated_at.rfc3339(),
@@ -187,7 +188,7 @@ impl SubscriptionView {
 }
 
 /// All subscriptions of the tenant.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct SubscriptionsView {
     /// The subscriptions, by age.
     pub items: Vec<SubscriptionView>,

@@ -6,14 +6,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::super::super::front::{ApiAnswer, ApiRequest, CallerHeaders};
+use super::super::super::client::{ApiClient, ApiRefusal, PageQuery};
+use super::super::super::front::CallerHeaders;
 use super::step::{AnswerDelivery, HandoffState, LastQuestion, Step, next, question};
 use super::{DOOR, FollowState, Followed, beat};
 use handoffd_broker::directory::Principal;
 use handoffd_broker::transport::Endpoint;
 use handoffd_domain::canonical;
 use handoffd_domain::handoff::{DeliveryMode, Handoff, HandoffStatus};
-use handoffd_domain::lenient;
+use handoffd_domain::lenient::{self, UnreadableParts};
 use handoffd_store::clock;
 use handoffd_store::store::{HandoffKey, Role};
 use handoffd_transports::a2a::client::{CallFault, RemoteAgent};
@@ -34,6 +35,9 @@ const MISSES: u32 = 4;
 const CANCELS: u32 = 20;
 /// How long the broker goes on to withdraw the task of a handoff that ended.
 const WITHDRAW: Duration = Duration::from_hours(24);
+
+/// The API's answer to a verdict or a question.
+type Said = Result<(), ApiRefusal>;
 
 /// The next step after a read of a task.
 enum Round {
@@ -304,21 +308,20 @@ impl Follower {
         else {
             return Ok(HandoffState { status, questions: 0, question: None });
         };
-        let page = self.ask(ApiRequest::get(&["handoffs", &handoff.id.to_string()]), handoff).await;
-        let page = page.success().map_err(|refused| Round::Away(retry_after(&refused)))?.json;
-        let said = |name: &str| page.pointer(&format!("/asked/{name}")).cloned();
+        let id = handoff.id.to_string();
+        let page = self.client(handoff).handoff(&id, PageQuery::default()).await;
+        let page = page.map_err(|refused| Round::Away(retry_after(&refused)))?;
+        let (asked, reply) = page.asked.map_or((None, None), |it| (it.question, it.answer));
         let sent = self.told.filter(|(told, _)| *told == number);
         let delivery = match sent {
             Some((_, at)) if at.elapsed() < FRESH => AnswerDelivery::Fresh,
             Some(_) => AnswerDelivery::Done,
-            None if task.has_message(&answer_id(&handoff.id.to_string(), number)) => {
-                AnswerDelivery::Done
-            }
+            None if task.has_message(&answer_id(&id, number)) => AnswerDelivery::Done,
             None => AnswerDelivery::Due,
         };
         // An erased question is compared with nothing.
-        let stands = said("question").is_none_or(|asked| asked == self.as_kept(question(task)));
-        let last = LastQuestion { number, stands, answer: said("answer"), delivery };
+        let stands = asked.is_none_or(|asked| asked == self.as_kept(question(task)));
+        let last = LastQuestion { number, stands, answer: reply, delivery };
         Ok(HandoffState { status, questions: handoff.questions.len(), question: Some(last) })
     }
 
@@ -362,7 +365,7 @@ impl Follower {
         let due = self.beaten.is_none_or(|at| at.elapsed() >= beat(lease));
         if handoff.status == HandoffStatus::Accepted && lives && due {
             let said = self.say(handoff, "heartbeat", json!({})).await;
-            if said.status.is_success() {
+            if said.is_ok() {
                 self.beaten = Some(Instant::now());
             }
         }
@@ -384,12 +387,13 @@ impl Follower {
 
     /// The round after a verdict or a question. If the broker refuses its content, the handoff ends, since the agent has no
     /// other way to say it.
-    async fn refused_or(&mut self, handoff: &Handoff, said: ApiAnswer) -> Round {
-        if !is_refused(&said) {
-            return verdict_round(&said);
+    async fn refused_or(&mut self, handoff: &Handoff, said: Said) -> Round {
+        match said {
+            Err(refused) if is_refused(&refused) => {
+                self.fail(handoff, &refused.problem.code, None).await
+            }
+            said => verdict_round(said),
         }
-        let code = said.text_at("/code").unwrap_or("SCHEMA_INVALID").to_owned();
-        self.fail(handoff, &code, None).await
     }
 
     async fn fail(&mut self, handoff: &Handoff, code: &str, message: Option<String>) -> Round {
@@ -398,29 +402,30 @@ impl Follower {
         if let Some(message) = message {
             let error = json!({ "code": code, "message": message });
             let said = self.say(handoff, "fail", json!({ "error": error })).await;
-            if !is_refused(&said) {
-                return verdict_round(&said);
+            if !said.as_ref().is_err_and(is_refused) {
+                return verdict_round(said);
             }
         }
         let said = self.say(handoff, "fail", bare).await;
-        verdict_round(&said)
+        verdict_round(said)
     }
 
     /// Says something in the agent's name, by the API.
-    async fn say(&self, handoff: &Handoff, verb: &str, mut body: Value) -> ApiAnswer {
+    async fn say(&self, handoff: &Handoff, verb: &str, mut body: Value) -> Said {
         body["fencingToken"] = handoff.fencing_token.into();
-        let id = handoff.id.to_string();
-        self.ask(ApiRequest::post(&["handoffs", &id, verb], body), handoff).await
+        let (id, unreadable) = (handoff.id.to_string(), UnreadableParts::default());
+        self.client(handoff).say(&id, verb, &body, unreadable).await.map(|_| ())
     }
 
-    async fn ask(&self, request: ApiRequest, handoff: &Handoff) -> ApiAnswer {
+    /// The API in the name of a handoff's receiver.
+    fn client(&self, handoff: &Handoff) -> ApiClient {
         let principal = Principal {
             tenant: handoff.tenant.clone(),
             role: Role::Agent,
             agent: Some(handoff.target.clone()),
             key_id: String::new(),
         };
-        self.state.front.call(&CallerHeaders::in_name(principal), request).await
+        ApiClient::new(&self.state.front, CallerHeaders::in_name(principal))
     }
 }
 
@@ -437,21 +442,23 @@ fn protocol(why: &str) -> CallFault {
 }
 
 /// The API refuses what was said, and would again.
-fn is_refused(said: &ApiAnswer) -> bool {
-    matches!(said.status.as_u16(), 400 | 413 | 422)
+fn is_refused(refused: &ApiRefusal) -> bool {
+    matches!(refused.status.as_u16(), 400 | 413 | 422)
 }
 
-fn retry_after(refused: &ApiAnswer) -> Option<Duration> {
+fn retry_after(refused: &ApiRefusal) -> Option<Duration> {
     refused.retry_after.map(Duration::from_secs)
 }
 
 /// The next step after the API's answer to a verdict.
-fn verdict_round(said: &ApiAnswer) -> Round {
-    match said.status.as_u16() {
+fn verdict_round(said: Said) -> Round {
+    match said {
         // The handoff is looked at again: it ended, or another said something meanwhile.
-        200..=299 => Round::Soon,
-        409 => Round::Later,
-        404 => Round::End,
-        _ => Round::Away(retry_after(said)),
+        Ok(()) => Round::Soon,
+        Err(refused) => match refused.status.as_u16() {
+            409 => Round::Later,
+            404 => Round::End,
+            _ => Round::Away(retry_after(&refused)),
+        },
     }
 }
