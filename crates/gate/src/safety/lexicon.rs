@@ -24,7 +24,7 @@ use build::{EntryTree, GatheredSense, SenseTable, only, reading, shifted};
 use unspaced::UnspacedMatcher;
 
 /// More concepts than this are too many for a `ConceptSet`.
-pub const MAX_CONCEPTS: usize = 320;
+pub const MAX_CONCEPTS: usize = 384;
 
 /// Longest entry as read, in bytes.
 const MAX_ENTRY: usize = 60;
