@@ -143,7 +143,7 @@ impl ApiClient {
     }
 
     /// A handoff's own page.
-    pub(super) async fn handoff(&self, id: &str, query: PageQuery) -> Answer<HandoffView> {
+    pub(super) async fn handoff(&self, id: &str, query: PageQuery) -> Answer<Box<HandoffView>> {
         let wait = query.wait.map(|seconds| seconds.to_string());
         let asked = ApiRequest::get(&["handoffs", id]).with_some(&[
             ("include", query.include),
@@ -157,7 +157,7 @@ impl ApiClient {
     /// to read: then the handoff itself is all there is to tell.
     pub(super) async fn succeeded(
         &self,
-        view: HandoffView,
+        view: Box<HandoffView>,
         include: Option<&'static str>,
     ) -> Standing {
         let query = PageQuery { include, ..PageQuery::default() };
@@ -199,7 +199,7 @@ impl ApiClient {
         verb: &str,
         body: &Value,
         unreadable: UnreadableParts,
-    ) -> Answer<HandoffView> {
+    ) -> Answer<Box<HandoffView>> {
         self.ask(ApiRequest::post(&["handoffs", id, verb], body).without(unreadable)).await
     }
 
@@ -209,7 +209,7 @@ impl ApiClient {
         id: &str,
         body: &Value,
         key: Option<String>,
-    ) -> Answer<HandoffView> {
+    ) -> Answer<Box<HandoffView>> {
         self.ask(ApiRequest::post(&["handoffs", id, "answer"], body).under(key)).await
     }
 

@@ -9,15 +9,15 @@ use handoffd_domain::handoff::HandoffStatus;
 #[derive(Debug, Clone)]
 pub(super) struct Standing {
     /// The handoff's own page.
-    pub(super) view: HandoffView,
+    pub(super) view: Box<HandoffView>,
     /// The page of its last successor, where the caller may read it.
-    pub(super) successor: Option<HandoffView>,
+    pub(super) successor: Option<Box<HandoffView>>,
 }
 
 impl Standing {
     /// A handoff without a replacement.
-    pub(super) const fn alone(view: HandoffView) -> Self {
-        Self { view, successor: None }
+    pub(super) fn alone(view: impl Into<Box<HandoffView>>) -> Self {
+        Self { view: view.into(), successor: None }
     }
 
     /// The handoff's id, also after a replacement.
@@ -27,7 +27,7 @@ impl Standing {
 
     /// The page that counts.
     pub(super) fn last(&self) -> &HandoffView {
-        self.successor.as_ref().unwrap_or(&self.view)
+        self.successor.as_deref().unwrap_or(&self.view)
     }
 
     /// The status that counts; none of a group whose status no handoff has.
@@ -76,7 +76,7 @@ pub(super) mod tests {
                 for (name, needed) in needed {
                     match name.strip_prefix('?') {
                         Some(name) => {
-                            members.get_mut(name).into_iter().for_each(|it| fill(it, needed))
+                            members.get_mut(name).into_iter().for_each(|it| fill(it, needed));
                         }
                         None => fill(members.entry(name).or_insert_with(|| needed.clone()), needed),
                     }
@@ -87,8 +87,8 @@ pub(super) mod tests {
     }
 
     /// A page with these members.
-    pub(in super::super) fn page(mut members: Value) -> HandoffView {
+    pub(in super::super) fn page(mut members: Value) -> Box<HandoffView> {
         fill(&mut members, &needed());
-        serde_json::from_value(members).unwrap()
+        Box::new(serde_json::from_value(members).unwrap())
     }
 }

@@ -173,7 +173,7 @@ async fn submit(
         members: Map::new(),
     };
     let submitted = submission.submit().await?;
-    let committed = submitted.page.map(|page| Standing::alone(*page));
+    let committed = submitted.page.map(Standing::alone);
     Ok(Sent {
         id: submitted.id,
         repeated: committed.is_none(),

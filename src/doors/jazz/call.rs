@@ -213,7 +213,7 @@ impl Call {
         seconds: u64,
     ) -> Result<Standing, ApiRefusal> {
         match page.filter(|_| seconds == 0) {
-            Some(view) => Ok(Standing::alone(*view)),
+            Some(view) => Ok(Standing::alone(view)),
             None => self.standing(id, seconds).await,
         }
     }

@@ -230,7 +230,8 @@ async fn history_of(
     let page = call.client.handoffs(query).await?;
     let mut told = Vec::with_capacity(page.items.len());
     for row in page.items.iter().rev() {
-        told.push(request_of(&call.client.handoff(&row.handoff_id, WITH_MESSAGE).await?));
+        let view = call.client.handoff(&row.handoff_id, WITH_MESSAGE).await?;
+        told.push(request_of(&view));
     }
     let mut response = answer::json(StatusCode::OK, told.into());
     if let Some(cursor) = page.next_cursor {

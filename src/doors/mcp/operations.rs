@@ -113,7 +113,7 @@ impl ToolCall<'_> {
         let text = if self.text("include") == Some("prompt") {
             self.client.prompt(id, PromptOf::Message).await?
         } else {
-            answer::state(&found)
+            answer::state(&*found)
         };
         Ok(ToolAnswer::done(text, without_words(json!(found))))
     }

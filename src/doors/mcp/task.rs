@@ -22,7 +22,7 @@ fn status_of(standing: &Standing) -> TaskStatus {
 
 /// A handoff as a task of the protocol.
 pub(super) fn task_of(standing: &Standing) -> Task {
-    let view = &standing.view;
+    let view = &*standing.view;
     let created = &view.created_at;
     let changed = view.ended_at.as_ref().or(view.accepted_at.as_ref()).unwrap_or(created);
     Task::new(standing.id(), status_of(standing), created, changed)
