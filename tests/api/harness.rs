@@ -213,6 +213,9 @@ impl Broker {
             ("HANDOFFD_EGRESS_ALLOW", "127.0.0.0/8,::1/128"),
             ("HANDOFFD_DATABASE__MAX_CONNECTIONS", "4"),
             ("HANDOFFD_DELIVERY__RETRY_BASE_MS", "20"),
+            // Ten times the default: no case fails because the machine is slow.
+            ("HANDOFFD_DELIVERY__CLAIM_TTL_MS", "100000"),
+            ("HANDOFFD_DELIVERY__VERDICT_TIMEOUT_MS", "300000"),
             ("HANDOFFD_RETENTION__ARCHIVE_URL", archive.as_str()),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
